@@ -3,15 +3,18 @@
 use replimeter_model::{
     calibrate::CalibrateDocument,
     exposure::ExposureDocument,
-    lag::LagDocument,
+    lag::{LagDocument, LagResults, LagRow},
     load_results::LoadDocument,
     loss::LossDocument,
     manifest::{Manifest, ServerRecord},
+    plan::LagSettings,
+    record::Distribution,
     scale::ScaleDocument,
+    schema,
     tap::TapDocument,
     warning::{Warning, WarningCode},
 };
-use replimeter_render::{html::page, markdown::render};
+use replimeter_render::{csv, html::page, markdown::render};
 
 use crate::{across::reproduce, calibrate, cost, exposure, lag, load, loss, scale, tap};
 
@@ -153,4 +156,57 @@ fn lag_report_has_its_tables() {
     ] {
         assert!(text.contains(wanted), "`{wanted}` is missing in {text}");
     }
+}
+
+#[test]
+fn every_figure_has_its_csv_column() {
+    let schema = schema::run::<LagSettings, LagResults>();
+    let from_ack = Distribution {
+        count: 7,
+        p50_us: Some(-2.0),
+        p50_us_ci95: Some([1.5, 2.5]),
+        ..Distribution::default()
+    };
+    let row = LagRow {
+        shape: "a,\"b\"".to_owned(),
+        replica: "=1+1".to_owned(),
+        from_ack,
+        ..LagRow::default()
+    };
+    let full = LagDocument {
+        results: LagResults {
+            rows: vec![row],
+            ..LagResults::default()
+        },
+        ..LagDocument::default()
+    };
+    let text = csv::table(&schema, &serde_json::to_value(&full).unwrap()).unwrap();
+    let empty = csv::table(
+        &schema,
+        &serde_json::to_value(LagDocument::default()).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(text.lines().next(), empty.lines().next());
+    let (header, record) = text.split_once('\n').unwrap();
+    let header: Vec<&str> = header.trim().split(',').collect();
+    assert_eq!(header[..4], ["shape", "replica", "method", "size_bytes"]);
+    // The only field with commas.
+    let record = record.trim().strip_prefix("\"a,\"\"b\"\"\",").unwrap();
+    let record: Vec<&str> = record.split(',').collect();
+    let of = |name: &str| record[header.iter().position(|known| *known == name).unwrap() - 1];
+    assert_eq!(of("replica"), "'=1+1");
+    assert_eq!(of("from_ack.count"), "7");
+    assert_eq!(of("from_ack.p50_us"), "-2.0");
+    assert_eq!(
+        (
+            of("from_ack.p50_us_ci95.low"),
+            of("from_ack.p50_us_ci95.high")
+        ),
+        ("1.5", "2.5")
+    );
+    assert_eq!(of("from_ack.p99_us"), "");
+    assert!(
+        !header.iter().any(|name| name.starts_with("histogram")),
+        "{header:?}"
+    );
 }

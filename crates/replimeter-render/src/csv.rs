@@ -124,13 +124,6 @@ fn cell(row: &Value, way: &[PathStep]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        lag::{LagDocument, LagResults, LagRow},
-        plan::LagSettings,
-        record::Distribution,
-        schema,
-    };
-
     use super::*;
 
     #[test]
@@ -139,65 +132,5 @@ mod tests {
             assert_eq!(inert(text), format!("'{text}"));
         }
         assert_eq!(inert("async:1=2"), "async:1=2");
-    }
-
-    #[test]
-    fn every_figure_has_its_csv_column() {
-        let schema = schema::run::<LagSettings, LagResults>();
-        let from_ack = Distribution {
-            count: 7,
-            p50_us: Some(-2.0),
-            p50_us_ci95: Some([1.5, 2.5]),
-            ..Distribution::default()
-        };
-        let row = LagRow {
-            shape: "a,\"b\"".to_owned(),
-            replica: "=1+1".to_owned(),
-            from_ack,
-            ..LagRow::default()
-        };
-        let full = LagDocument {
-            results: LagResults {
-                rows: vec![row],
-                ..LagResults::default()
-            },
-            ..LagDocument::default()
-        };
-        let text = table(&schema, &serde_json::to_value(&full).unwrap()).unwrap();
-        let empty = table(
-            &schema,
-            &serde_json::to_value(LagDocument::default()).unwrap(),
-        )
-        .unwrap();
-        assert_eq!(text.lines().next(), empty.lines().next());
-        let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let header = reader.headers().unwrap().clone();
-        assert_eq!(
-            header.iter().take(4).collect::<Vec<_>>(),
-            ["shape", "replica", "method", "size_bytes"]
-        );
-        let record = reader.records().next().unwrap().unwrap();
-        let of = |name: &str| {
-            &record[header
-                .iter()
-                .position(|known| known == name)
-                .unwrap_or_else(|| panic!("{name}: {header:?}"))]
-        };
-        assert_eq!(of("shape"), "a,\"b\"");
-        assert_eq!(of("replica"), "'=1+1");
-        assert_eq!(of("from_ack.count"), "7");
-        assert_eq!(of("from_ack.p50_us"), "-2.0");
-        assert_eq!(
-            (
-                of("from_ack.p50_us_ci95.low"),
-                of("from_ack.p50_us_ci95.high")
-            ),
-            ("1.5", "2.5")
-        );
-        assert_eq!(of("from_ack.p99_us"), "");
-        assert!(
-            !header.iter().any(|name| name.starts_with("histogram")),
-            "{header:?}"
-        );
     }
 }

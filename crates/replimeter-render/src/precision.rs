@@ -1,11 +1,7 @@
 //! The precision of a distribution's figures, so that no digit is printed that its error bar does not
 //! support.
 
-use replimeter_model::{
-    lag::{Floor, LagRow},
-    record::{Distribution, StartSpread},
-    tap::TapFloor,
-};
+use replimeter_model::record::{Distribution, StartSpread};
 
 /// The 97.5 % point of the standard normal distribution.
 const Z95: f64 = 1.96;
@@ -42,60 +38,28 @@ fn inside(value: f64, error: f64, [low, high]: [f64; 2]) -> f64 {
     error
 }
 
-/// Returns the half-width of brackets with these widths.
-fn of_brackets(widths: &Distribution) -> f64 {
-    widths.p50_us.or(widths.mean_us).unwrap_or(0.0) / 2.0
-}
-
 impl<'a> Precision<'a> {
     /// Precision of exact times.
     pub fn exact(distribution: &'a Distribution) -> Self {
-        Self {
-            distribution,
-            each_us: 0.0,
-        }
+        Self::within(distribution, 0.0)
     }
 
-    /// Precision of a lag that is the upper end of the row's brackets.
-    pub fn of_lag(row: &LagRow, distribution: &'a Distribution) -> Self {
-        Self {
-            distribution,
-            each_us: of_brackets(&row.bracket_us),
-        }
+    /// Precision of times that are the upper ends of brackets with these widths.
+    pub fn of_brackets(widths: &Distribution, distribution: &'a Distribution) -> Self {
+        let width_us = widths.p50_us.or(widths.mean_us).unwrap_or(0.0);
+        Self::within(distribution, width_us / 2.0)
     }
 
-    /// Precision of the row's estimate.
-    pub fn of_estimate(row: &'a LagRow) -> Self {
-        Self {
-            distribution: &row.estimate,
-            each_us: row.estimate_within.p50_us.map_or(0.0, half),
-        }
+    /// Precision of an estimate whose median is known to lie between these ends.
+    pub fn between(distribution: &'a Distribution, median: Option<[f64; 2]>) -> Self {
+        Self::within(distribution, median.map_or(0.0, half))
     }
 
-    /// Precision of a lag of the floor.
-    pub fn of_floor(floor: &Floor, distribution: &'a Distribution) -> Self {
+    /// Precision of times that are known to ± `each_us`; so is their mean, since offsets of clocks do not average out.
+    pub fn within(distribution: &'a Distribution, each_us: f64) -> Self {
         Self {
             distribution,
-            each_us: of_brackets(&floor.bracket_us),
-        }
-    }
-
-    /// Precision of lag by a tap; two taps of one server differ by `floor`.
-    pub fn of_tap(distribution: &'a Distribution, floor: Option<&TapFloor>) -> Self {
-        let each =
-            floor.and_then(|floor| floor.difference_abs.p50_us.or(floor.difference_abs.mean_us));
-        Self {
-            distribution,
-            each_us: each.unwrap_or(0.0),
-        }
-    }
-
-    /// Precision of a stage with each time known to ± `error_us`; so is their mean, since offsets of clocks
-    /// do not average out.
-    pub fn of_stage(distribution: &'a Distribution, error_us: f64) -> Self {
-        Self {
-            distribution,
-            each_us: error_us,
+            each_us,
         }
     }
 
@@ -161,9 +125,11 @@ mod tests {
                 p50_us_ci95: Some(ends),
                 ..Distribution::default()
             };
-            let mut row = LagRow::default();
-            row.bracket_us.p50_us = Some(bracket);
-            let half = Precision::of_lag(&row, &of).quantile(0.5);
+            let widths = Distribution {
+                p50_us: Some(bracket),
+                ..Distribution::default()
+            };
+            let half = Precision::of_brackets(&widths, &of).quantile(0.5);
             assert_eq!(crate::figures::Unit::Micro.show_within(value, half), shown);
         }
     }
@@ -195,18 +161,18 @@ mod tests {
             p90_us_ci95: Some([100.0, 300.0]),
             ..Distribution::default()
         };
-        let mut row = LagRow::default();
-        let of = |row: &LagRow| {
-            let precision = Precision::of_lag(row, &distribution);
+        let mut widths = Distribution::default();
+        let of = |widths: &Distribution| {
+            let precision = Precision::of_brackets(widths, &distribution);
             [0.25, 0.5, 0.9, 0.99].map(|p| precision.quantile(p))
         };
         assert_eq!(
-            of(&row),
+            of(&widths),
             [10.0, 10.0, 100.0, 100.0],
             "the next one towards the median"
         );
-        row.bracket_us.p50_us = Some(60.0);
-        assert_eq!(of(&row), [30.0, 30.0, 100.0, 100.0]);
+        widths.p50_us = Some(60.0);
+        assert_eq!(of(&widths), [30.0, 30.0, 100.0, 100.0]);
         assert!((Precision::exact(&distribution).mean() - 9.8).abs() < 1e-9);
         assert_eq!(
             Precision::exact(&Distribution::default()).quantile(0.5),

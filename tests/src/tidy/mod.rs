@@ -28,7 +28,6 @@ const NAMES: [&str; 7] = [
     "replimeter-model/src/plan/mod.rs",
     // Made of those of `lag`.
     "replimeter-model/src/plan/calibrate.rs",
-    "replimeter-render/src/headline.rs",
     // Published experiments.
     "replimeter-measurements/src/across/reproduce/histogram.rs",
     "replimeter-measurements/src/across/reproduce/overhead.rs",

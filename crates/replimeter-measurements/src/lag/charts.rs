@@ -13,12 +13,11 @@ use replimeter_model::{
 };
 use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
 
-use crate::lag::{samples, waterfall};
+use crate::lag::{headline::overall_rows, samples, waterfall};
 use replimeter_render::charts::{grouped, unit_for};
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series},
     figures::{Unit, count},
-    headline::overall_rows,
     html::HtmlError,
     precision::Precision,
     report::Table,
@@ -234,7 +233,7 @@ fn quantiles(document: &LagDocument, accumulator: &ChartData, unit: Unit) -> Cha
     let (mut series, mut rows) = (Vec::new(), Vec::new());
     for of in &accumulator.replicas {
         let row = overall.iter().find(|row| document.label_of(row) == of.name);
-        let precision = row.map(|row| Precision::of_lag(row, &row.from_ack));
+        let precision = row.map(|row| Precision::of_brackets(&row.bracket_us, &row.from_ack));
         let mut points = Vec::new();
         for level in LEVELS {
             let Some(us) = of.from_ack.quantile(level).map(Nanos::as_micros) else {
@@ -406,7 +405,7 @@ fn sizes(document: &LagDocument) -> Option<Chart> {
             let high = of.p90_us.or(of.max_us).unwrap_or_default();
             points.push(Point::new(bytes as f64, middle).within(low.min(middle), high.max(middle)));
             let precision = if what.starts_with("lag") {
-                Precision::of_lag(row, of)
+                Precision::of_brackets(&row.bracket_us, of)
             } else {
                 Precision::exact(of)
             };

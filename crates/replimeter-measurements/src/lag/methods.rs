@@ -6,11 +6,11 @@ use replimeter_model::{
     record::Distribution,
 };
 
+use crate::lag::headline::overall_rows;
 use replimeter_render::{
     columns::{HEADINGS, cells},
     figures::{Unit, count, time_within},
     format::{Format, or_dash},
-    headline::overall_rows,
     precision::Precision,
     report::{Block, Cell, Table},
 };
@@ -49,7 +49,7 @@ pub(crate) fn floor(document: &LagDocument, floor: &Floor) -> String {
 pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
     let us = |us| Format::Time.text(us);
     let within = |lag: &Distribution| {
-        let half = Precision::of_floor(floor, lag).quantile(0.5);
+        let half = Precision::of_brackets(&floor.bracket_us, lag).quantile(0.5);
         or_dash(lag.p50_us, |us| time_within(us, half))
     };
     let head = format!(

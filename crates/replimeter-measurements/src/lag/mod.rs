@@ -3,6 +3,7 @@
 pub(crate) mod charts;
 mod costs;
 mod figures;
+pub(crate) mod headline;
 mod load;
 pub(crate) mod methods;
 pub mod report;
@@ -32,13 +33,7 @@ use replimeter_model::{
     sample::Phase,
     target::{NULL_REPLICA, Target},
 };
-use replimeter_render::{
-    chart::Chart,
-    headline::{headline, leading},
-    html::HtmlError,
-    report::Report,
-    rows::Rows,
-};
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
     Concluded, Finished, Leading, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::CliError,
@@ -53,6 +48,7 @@ use replimeter_run::{
 
 pub(super) use self::results::{floor, record_floor, target};
 use self::{
+    headline::{headline, leading},
     load::under_load,
     results::{Accumulator, Call},
 };

@@ -8,14 +8,13 @@ use replimeter_model::{
 };
 
 use crate::{
-    lag::{methods, shapes, sweep, waterfall},
+    lag::{headline::overall_rows, methods, shapes, sweep, waterfall},
     starts::{covered, spread},
 };
 use replimeter_render::{
     columns::{HEADINGS, cells},
     figures::{Unit, count, time, time_within},
     format::Format,
-    headline::overall_rows,
     load,
     precision::Precision,
     report::{Block, Cell, Content, Report, Table, Timeline, Visibility},
@@ -104,7 +103,7 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
         let title = format!("Lag from ack, {name}");
         let bars = Content::Bars(row.histogram.clone());
         report.add(Block::new("histogram", title, bars).shown(Visibility::WithoutCharts));
-        let half_us = Precision::of_lag(row, &row.from_ack).single();
+        let half_us = Precision::of_brackets(&row.bracket_us, &row.from_ack).single();
         if let Some(block) = over_time(&name, &row.windows, half_us) {
             report.add(block);
         }
@@ -124,7 +123,7 @@ fn unit_of(rows: &[&LagRow]) -> Unit {
 
 /// Returns the distributions of a row, with their names and precision.
 fn parts(row: &LagRow) -> Vec<(&'static str, &Distribution, Precision<'_>)> {
-    let lag = |distribution| Precision::of_lag(row, distribution);
+    let lag = |distribution| Precision::of_brackets(&row.bracket_us, distribution);
     let mut parts = vec![
         ("lag from ack", &row.from_ack, lag(&row.from_ack)),
         ("lag from send", &row.from_send, lag(&row.from_send)),
@@ -141,7 +140,7 @@ fn parts(row: &LagRow) -> Vec<(&'static str, &Distribution, Precision<'_>)> {
     ];
     // A tap has no brackets to estimate from.
     if let Some(error) = methods::error(&row.method) {
-        let estimate = Precision::of_estimate(row);
+        let estimate = Precision::between(&row.estimate, row.estimate_within.p50_us);
         parts.push(("estimate from ack", &row.estimate, estimate));
         parts.push((error, &row.bracket_us, Precision::exact(&row.bracket_us)));
     }
@@ -213,7 +212,7 @@ fn distributions(document: &LagDocument, rows: &[&LagRow]) -> Block {
 /// Returns the tails of the lag from the acknowledgement in each start of the servers.
 fn of_starts(document: &LagDocument, row: &LagRow, unit: Unit) -> Option<String> {
     let lag = &row.from_ack;
-    let half_us = Precision::of_lag(row, lag).quantile(0.5);
+    let half_us = Precision::of_brackets(&row.bracket_us, lag).quantile(0.5);
     let tails = [
         ("p90", lag.p90_us_starts),
         ("p95", lag.p95_us_starts),
@@ -237,7 +236,7 @@ fn by_size(document: &LagDocument) -> Block {
     let unit = unit_of(&sized);
     let lines = sized.iter().map(|row| {
         let size = row.size_bytes.map(count).unwrap_or_default();
-        let precision = Precision::of_lag(row, &row.from_ack);
+        let precision = Precision::of_brackets(&row.bracket_us, &row.from_ack);
         line([row.replica.clone(), size], unit, &row.from_ack, precision)
     });
     Block::table(
@@ -252,7 +251,7 @@ fn by_row_number(document: &LagDocument, rows: &[&LagRow]) -> Block {
     let unit = unit_of(rows);
     let lines = rows.iter().flat_map(|row| {
         let label = document.label_of(row);
-        let half_us = Precision::of_lag(row, &row.from_ack).quantile(0.5);
+        let half_us = Precision::of_brackets(&row.bracket_us, &row.from_ack).quantile(0.5);
         row.by_row_number.iter().map(move |part| {
             vec![
                 label.clone().into(),

@@ -2,9 +2,8 @@
 
 use replimeter_model::{lag::LagDocument, record::Distribution};
 
-use replimeter_render::{
-    figures::Unit, headline::overall_rows, precision::Precision, report::Cell,
-};
+use crate::lag::headline::overall_rows;
+use replimeter_render::{figures::Unit, precision::Precision, report::Cell};
 
 /// The columns. The lag from the send leads: shapes acknowledge at different times, so what one counts as lag is write latency of another.
 pub(crate) const HEADINGS: [&str; 12] = [
@@ -52,7 +51,7 @@ pub(crate) fn lines(document: &LagDocument) -> Vec<Vec<Cell>> {
             .and_then(|index| document.target.modes.get(index))
             .cloned()
             .unwrap_or_default();
-        let of = |distribution| Precision::of_lag(row, distribution);
+        let of = |distribution| Precision::of_brackets(&row.bracket_us, distribution);
         let (ack, send) = (&row.from_ack, &row.from_send);
         vec![
             row.shape.clone().into(),

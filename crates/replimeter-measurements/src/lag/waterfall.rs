@@ -6,9 +6,9 @@ use replimeter_model::{
     stages::{Mark, QuantileBreakdown, Stage, Stages},
 };
 
+use crate::lag::headline::overall_rows;
 use replimeter_render::{
     figures::{Unit, count},
-    headline::overall_rows,
     precision::Precision,
     report::{Block, Cell, Table},
 };
@@ -50,7 +50,7 @@ fn table(unit: Unit, stages: &Stages) -> Table {
                 distribution: &Distribution,
                 half: f64,
                 near: &dyn Fn(&QuantileBreakdown) -> Option<f64>| {
-        let precision = Precision::of_stage(distribution, half);
+        let precision = Precision::within(distribution, half);
         let mut cells: Vec<Cell> = words.map(Cell::from).into();
         cells.extend([
             Cell::time(distribution.mean_us, precision.mean(), unit),

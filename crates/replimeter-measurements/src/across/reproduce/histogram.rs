@@ -9,10 +9,10 @@ use replimeter_model::{
 use replimeter_stats::{lag::FAR, share::Proportion};
 
 use super::{claim, question, ratio, shown, table, within};
+use crate::lag::headline::overall_rows;
 use replimeter_render::{
     figures::{count, time},
     format::or_dash,
-    headline::overall_rows,
 };
 
 /// The published histogram: lag to the nearest 0.1 ms, and rows.

@@ -33,7 +33,10 @@ pub(crate) fn unit(run: &TapDocument) -> Unit {
 /// Returns a figure of lag, with the digits that its interval, by its level, and the method's own error
 /// support.
 fn figure(run: &TapDocument, lag: &Distribution, us: Option<f64>, level: Option<f64>) -> Cell {
-    let precision = Precision::of_tap(lag, run.results.floor.as_ref());
+    // Two taps of one server differ by the floor.
+    let floor = run.results.floor.as_ref();
+    let each = floor.and_then(|floor| floor.difference_abs.p50_us.or(floor.difference_abs.mean_us));
+    let precision = Precision::within(lag, each.unwrap_or(0.0));
     let half_us = level.map_or(precision.single(), |level| precision.quantile(level));
     Cell::time(us, half_us, unit(run))
 }
