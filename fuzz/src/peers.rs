@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use replimeter_engine::{Node, identity::RecordedIdentity, wire::login_packets};
+use replimeter_instruments::lag::settings::LagSettings;
 use replimeter_model::{
-    plan::{LagSettings, PlanFile, Section, check_nodes},
+    plan::{PlanFile, Section, check_nodes},
     redact,
     target::{Endpoint, Secret},
 };

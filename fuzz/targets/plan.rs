@@ -4,11 +4,13 @@
 
 use std::sync::LazyLock;
 
-use replimeter_model::plan::{
-    BacklogSettings, CalibrateSettings, CostSettings, ExposureSettings, LagSettings, LoadSettings,
-    LossSettings, PlanError, PlanFile, ScaleSettings, Section, Settings, StaleSettings,
-    TapSettings, command,
+use replimeter_instruments::{
+    backlog::settings::BacklogSettings, calibrate::settings::CalibrateSettings,
+    cost::settings::CostSettings, exposure::settings::ExposureSettings, lag::settings::LagSettings,
+    load::settings::LoadSettings, loss::settings::LossSettings, scale::settings::ScaleSettings,
+    stale::settings::StaleSettings, tap::settings::TapSettings,
 };
+use replimeter_model::plan::{PlanError, PlanFile, Section, Settings, command};
 
 type Check = fn(&str) -> Result<(), PlanError>;
 

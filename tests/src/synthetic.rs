@@ -3,14 +3,16 @@
 
 use std::{fs, path::Path};
 
-use replimeter_measurements::lag::samples::Samples;
-use replimeter_model::random::Random;
-use replimeter_model::{
-    lag::LagDocument,
-    manifest::{MANIFEST_SCHEMA, Manifest},
-    plan::Method,
-    record::TargetRecord,
+use replimeter_instruments::lag::{
+    results::LagDocument,
     sample::{LagSample, Phase, Sighting, SightingDetail, Write},
+    settings::Method,
+};
+use replimeter_measurements::lag::samples::Samples;
+use replimeter_model::{
+    manifest::{MANIFEST_SCHEMA, Manifest},
+    random::Random,
+    record::TargetRecord,
     time::Nanos,
 };
 use replimeter_render::rows::{RowFile, Rows};

@@ -3,11 +3,9 @@
 
 use std::{thread, time::Duration};
 
+use replimeter_instruments::lag::sample::{LagSample, Phase};
 use replimeter_measurements::lag::samples;
-use replimeter_model::{
-    sample::{LagSample, Phase},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 use replimeter_sandbox::Sandbox;
 use replimeter_suites::{
     LIMIT, TestEnvironment, clean, harness::Test, of_run, password, session, shared, sql, test,

@@ -2,8 +2,8 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
+use replimeter_instruments::lag::results::LagDocument;
 use replimeter_measurements::lag::samples;
-use replimeter_model::lag::LagDocument;
 use replimeter_suites::{
     CommandOutput, LIMIT, TestEnvironment, binary, folder, harness::Test, test, wait,
 };

@@ -1,6 +1,9 @@
 //! Measures one start of a cost comparison: a load in blocks on servers with one replication mode, the
 //! servers' resource use, the lag of replicas, and whether the mode stayed in effect.
 
+pub mod results;
+pub mod settings;
+
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,

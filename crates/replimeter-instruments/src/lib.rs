@@ -1,4 +1,4 @@
-//! Measuring: the clock, pacing, probes, and the checks before a run.
+//! Measuring: the clock, pacing, probes, and the checks before a run; the settings and results of each measurement.
 //!
 //! Uses servers by their addresses only, never by how they were started, so that the same code measures
 //! a sandbox and a user's cluster.
@@ -11,6 +11,7 @@ use std::{
 
 mod attended;
 pub mod backlog;
+pub mod calibrate;
 pub mod changes;
 pub mod clock;
 pub mod clock_offset;
@@ -20,6 +21,7 @@ pub mod discovery;
 pub mod doctor;
 pub mod error;
 pub mod exposure;
+pub mod front;
 pub mod host;
 pub mod keep_awake;
 pub mod kill;
@@ -38,6 +40,8 @@ pub mod stamp;
 pub mod sync;
 pub mod table;
 pub mod tap;
+#[cfg(test)]
+mod tests;
 mod transaction;
 
 pub use error::MeasureError;

@@ -1,6 +1,9 @@
 //! Measures one start of a scaling measurement: inserts, selects, and both together, on a primary with
 //! a number of replicas, and the resource use of every server.
 
+pub mod results;
+pub mod settings;
+
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -17,17 +20,12 @@ use replimeter_engine::{
     source::Member,
 };
 use replimeter_model::{
-    engine::Engine,
-    load::ReadTarget,
-    plan::{ScalePhase, ScalePlan},
-    replication::Mode,
-    resources::ServerUse,
-    target::Role,
-    time::Nanos,
-    warning::Warning,
+    engine::Engine, load::ReadTarget, replication::Mode, resources::ServerUse, target::Role,
+    time::Nanos, warning::Warning,
 };
 use serde::{Deserialize, Serialize};
 
+use self::settings::{ScalePhase, ScalePlan};
 use crate::{
     MeasureError, check_interrupted,
     clock::Clock,

@@ -9,10 +9,13 @@ use replimeter_engine::{
     give_up_on_silent_servers,
     source::{ServerSource, SourceError, SourceErrorKind},
 };
-use replimeter_instruments::{preflight::Cluster, resources::NamedProcess};
+use replimeter_instruments::{
+    front::{settings::Remedy, site::SitePlan},
+    preflight::Cluster,
+    resources::NamedProcess,
+};
 use replimeter_model::{
     load::ReadTarget,
-    plan::{Remedy, SitePlan},
     warning::{Warning, WarningCode},
 };
 use replimeter_run::{

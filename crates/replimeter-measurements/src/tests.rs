@@ -1,17 +1,21 @@
 //! Every measurement has a page and a Markdown report with the expected content.
 
+use replimeter_instruments::{
+    calibrate::results::CalibrateDocument,
+    exposure::results::ExposureDocument,
+    lag::{
+        results::{LagDocument, LagResults, LagRow},
+        settings::LagSettings,
+    },
+    load::results::LoadDocument,
+    loss::results::LossDocument,
+    scale::results::ScaleDocument,
+    tap::results::TapDocument,
+};
 use replimeter_model::{
-    calibrate::CalibrateDocument,
-    exposure::ExposureDocument,
-    lag::{LagDocument, LagResults, LagRow},
-    load_results::LoadDocument,
-    loss::LossDocument,
     manifest::{Manifest, ServerRecord},
-    plan::LagSettings,
     record::Distribution,
-    scale::ScaleDocument,
     schema,
-    tap::TapDocument,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{csv, html::page, markdown::render};

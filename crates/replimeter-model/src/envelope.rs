@@ -52,6 +52,14 @@ pub struct Envelope<S, R> {
     pub results: R,
 }
 
+impl<S, R> Envelope<S, R> {
+    /// Returns whether several shapes are side by side.
+    #[must_use]
+    pub fn several(&self) -> bool {
+        self.target.modes.len() > 1
+    }
+}
+
 /// Settings have the keys of plan files, in kebab-case; a document has all of its keys in snake_case.
 mod settings {
     use serde::{Deserializer, Serializer, de, ser};
@@ -85,32 +93,5 @@ mod settings {
             .map(|(key, value)| (key.replace(from, &to), value))
             .collect();
         Value::Object(keys)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::plan::StaleSettings;
-
-    #[test]
-    fn settings_are_snake_case_in_json_and_read_back() {
-        let settings = StaleSettings {
-            keep_awake: Some(true),
-            ..StaleSettings::default()
-        };
-        let run = Envelope {
-            settings,
-            results: 1,
-            ..Envelope::default()
-        };
-        let json = serde_json::to_value(&run).unwrap();
-        assert_eq!(json["settings"], json!({"keep_awake": true}));
-        assert_eq!(
-            serde_json::from_value::<Envelope<StaleSettings, i32>>(json).unwrap(),
-            run
-        );
     }
 }

@@ -438,6 +438,56 @@ pub struct LoadRecord {
     pub client: ClientUse,
 }
 
+/// The rate of a load's operations in an open loop; written as a number per second, or as a share of what the load
+/// reaches back to back, such as `60%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadRate {
+    /// Operations per second.
+    PerSecond(u64),
+    /// Percent of the rate back to back, which is measured first.
+    Percent(u8),
+}
+
+impl FromStr for LoadRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rate = match text.strip_suffix('%') {
+            Some(percent) => {
+                let percent = percent.trim().parse().ok();
+                percent
+                    .filter(|percent| (1..=100).contains(percent))
+                    .map(Self::Percent)
+            }
+            None => text
+                .parse()
+                .ok()
+                .filter(|rate| *rate > 0)
+                .map(Self::PerSecond),
+        };
+        rate.ok_or_else(|| {
+            format!(
+                "`{text}` is not a rate; write operations per second, such as 2000, or a share of the rate back to back, such as 60%"
+            )
+        })
+    }
+}
+
+impl fmt::Display for LoadRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PerSecond(rate) => rate.fmt(f),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+serde_as_number_or_text!(
+    LoadRate,
+    "description": "Operations per second, or a share of the rate back to back",
+    "examples": [2000, "60%"]
+);
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

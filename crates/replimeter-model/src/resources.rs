@@ -202,6 +202,27 @@ impl PerOperation {
     }
 }
 
+/// Work that the storage engine of a server has postponed; null where the server does not show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PostponedWork {
+    /// Pages that are changed in memory and not yet on disk.
+    pub dirty_pages: Option<u64>,
+    /// Transactions whose old row versions are not yet purged.
+    pub history: Option<u64>,
+}
+
+impl PostponedWork {
+    /// Returns each count that is known, and what it counts.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        let counts = [
+            (self.dirty_pages, "dirty pages"),
+            (self.history, "transactions to purge"),
+        ];
+        let counts = counts.into_iter();
+        counts.filter_map(|(count, what)| Some((count?, what)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -181,7 +181,8 @@ impl Shape {
 }
 
 /// Splits off the engine of a text such as `mysql/async:1`; `None` when no engine has that name.
-pub(crate) fn split_engine(text: &str) -> Option<(Option<Engine>, &str)> {
+#[must_use]
+pub fn split_engine(text: &str) -> Option<(Option<Engine>, &str)> {
     match text.split_once('/') {
         Some((name, rest)) => Some((Some(Engine::named(name)?), rest)),
         None => Some((None, text)),

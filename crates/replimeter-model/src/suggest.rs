@@ -25,12 +25,6 @@ pub fn hint<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String
     nearest(wrong, known).map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
 }
 
-/// Returns the mode's name in `[ENGINE/]MODE[:N]`.
-pub(crate) fn word_of(text: &str) -> &str {
-    let rest = text.rsplit('/').next().unwrap_or(text);
-    rest.split(':').next().unwrap_or(rest)
-}
-
 /// Parses serde's message about an unknown key or value: returns the word, and the known ones.
 pub(crate) fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     let rest = message

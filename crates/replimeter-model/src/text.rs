@@ -2,6 +2,7 @@
 
 /// Declares an enum of words once for the command line, plan files and their schema: `Variant = "word"`; the doc
 /// comment is its help text.
+#[macro_export]
 macro_rules! one_of {
     (
         $(#[$meta:meta])*
@@ -30,6 +31,7 @@ macro_rules! one_of {
 
 /// Implements `Serialize` by `Display`, `Deserialize` by `FromStr`, and `JsonSchema`
 /// as a text with the attributes given after the type: a description, examples, a pattern.
+#[macro_export]
 macro_rules! serde_as_text {
     ($type:ty, $($schema:tt)+) => {
         impl serde::Serialize for $type {
@@ -58,6 +60,7 @@ macro_rules! serde_as_text {
 }
 
 /// Writes a value as a number if its text is one, else as its text, and reads both.
+#[macro_export]
 macro_rules! serde_as_number_or_text {
     ($type:ty, $($schema:tt)+) => {
         impl serde::Serialize for $type {

@@ -3,8 +3,7 @@
 use std::{fmt::Display, path::Path, time::Duration};
 
 use replimeter_model::{
-    load::{LoadSpec, RatedLoad},
-    plan::LoadRate,
+    load::{LoadRate, LoadSpec, RatedLoad},
     sandbox::SandboxSpec,
     target::Target,
     time_span::TimeSpan,

@@ -11,7 +11,7 @@ use crate::{
 
 /// Samples together, and those of each start.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ByStart {
+pub struct ByStart {
     all: SignedHistogram,
     /// Empty where starts are not separated.
     starts: Vec<SignedHistogram>,
@@ -19,7 +19,7 @@ pub(crate) struct ByStart {
 
 impl ByStart {
     /// Adds a sample.
-    pub(crate) fn record(&mut self, value: Nanos) {
+    pub fn record(&mut self, value: Nanos) {
         self.all.record(value);
         if let Some(start) = self.starts.last_mut() {
             start.record(value);
@@ -27,18 +27,18 @@ impl ByStart {
     }
 
     /// Separates the samples that follow, which are of a new start of the servers.
-    pub(crate) fn begin_start(&mut self) {
+    pub fn begin_start(&mut self) {
         self.starts.push(SignedHistogram::default());
     }
 
     /// Returns the samples of all starts.
-    pub(crate) fn all(&self) -> &SignedHistogram {
+    pub fn all(&self) -> &SignedHistogram {
         &self.all
     }
 
     /// Returns the factor by which the variation between starts increases the variance of the share of samples up to
     /// `value` ([`dependence::of_starts`]).
-    pub(crate) fn inflation(&self, value: Nanos) -> f64 {
+    pub fn inflation(&self, value: Nanos) -> f64 {
         let counts = |start: &SignedHistogram| (start.count(), start.count_at_most(value));
         let starts: Vec<(u64, u64)> = self.starts.iter().map(counts).collect();
         dependence::of_starts(&starts)
@@ -46,7 +46,7 @@ impl ByStart {
 
     /// Returns whether the samples beyond the quantile `p`, which is `value`, are of enough starts
     /// ([`dependence::enough_starts`]); true for fewer than two starts, and for the median.
-    pub(crate) fn enough(&self, p: f64, value: Nanos) -> bool {
+    pub fn enough(&self, p: f64, value: Nanos) -> bool {
         let beyond = |start: &SignedHistogram| beyond(p, start.count(), start.count_at_most(value));
         let known = self.starts.iter().filter(|start| start.count() > 0);
         let counts: Vec<u64> = known.map(beyond).collect();
@@ -54,7 +54,7 @@ impl ByStart {
     }
 
     /// Returns the quantile `p` of each start with a sample, however few it has, by the number of the start from 1.
-    pub(crate) fn numbered_quantiles(&self, p: f64) -> impl Iterator<Item = (u32, Nanos)> {
+    pub fn numbered_quantiles(&self, p: f64) -> impl Iterator<Item = (u32, Nanos)> {
         let of = move |start: &SignedHistogram| start.at_rank(rank_of(p, start.count()));
         (1..)
             .zip(&self.starts)
@@ -62,7 +62,7 @@ impl ByStart {
     }
 
     /// Returns the same without the numbers.
-    pub(crate) fn quantiles(&self, p: f64) -> Vec<Nanos> {
+    pub fn quantiles(&self, p: f64) -> Vec<Nanos> {
         self.numbered_quantiles(p).map(|(_, value)| value).collect()
     }
 
@@ -79,12 +79,12 @@ impl ByStart {
     }
 
     /// Returns the spread of the starts' quantiles `p` in µs, of those with at least five samples beyond.
-    pub(crate) fn spread(&self, p: f64) -> Option<StartSpread> {
+    pub fn spread(&self, p: f64) -> Option<StartSpread> {
         spread_of(&self.known_quantiles(p))
     }
 
     /// Returns the samples of these ranks in µs, or the smallest and the largest where a rank lies beyond them.
-    pub(crate) fn between_ranks(&self, [low, high]: [f64; 2]) -> Option<[f64; 2]> {
+    pub fn between_ranks(&self, [low, high]: [f64; 2]) -> Option<[f64; 2]> {
         let at = |rank: f64| self.all.at_rank(rank.max(1.0) as u64).map(Nanos::as_micros);
         Some([at(low)?, at(high)?])
     }
@@ -95,7 +95,7 @@ impl ByStart {
     /// Student's t of the starts' quantiles ([`compare::between_starts`]). In the tail, the quantile of all starts is that of
     /// the slowest ones rather than a mean, so the interval reaches at least to the order statistics that
     /// [`dependence::of_starts`] gives.
-    pub(crate) fn between(&self, p: f64, value: f64) -> Option<[f64; 2]> {
+    pub fn between(&self, p: f64, value: f64) -> Option<[f64; 2]> {
         let students = compare::between_starts(&self.known_quantiles(p), value)?;
         let own = self.all.at_rank(rank_of(p, self.all.count()))?;
         let by_ranks =
@@ -107,13 +107,13 @@ impl ByStart {
 
 /// Returns the ranks, which may lie beyond 1 and `count`, between which the quantile `p` lies with 95 %, where the variance
 /// of a share is `factor` times that of independent samples.
-pub(crate) fn ranks(p: f64, count: f64, factor: f64) -> [f64; 2] {
+pub fn ranks(p: f64, count: f64, factor: f64) -> [f64; 2] {
     let half = Z95 * (factor * count * p * (1.0 - p)).sqrt();
     [(count * p - half).floor(), (count * p + half).ceil() + 1.0]
 }
 
 /// Returns the spread of a figure of each start; `None` below two starts.
-pub(crate) fn spread_of(figures: &[f64]) -> Option<StartSpread> {
+pub fn spread_of(figures: &[f64]) -> Option<StartSpread> {
     let end = |pick: fn(f64, f64) -> f64| figures.iter().copied().reduce(pick);
     let spread = StartSpread {
         min: end(f64::min)?,
@@ -124,11 +124,11 @@ pub(crate) fn spread_of(figures: &[f64]) -> Option<StartSpread> {
 }
 
 /// Returns whether a quantile is in a tail: too far from the median for the middle of the starts to decide it.
-pub(crate) fn is_tail(p: f64) -> bool {
+pub fn is_tail(p: f64) -> bool {
     p.max(1.0 - p) > 0.75
 }
 
 /// Returns how many of `count` samples, of which `at_most` are up to the quantile `p`, lie beyond it.
-pub(crate) fn beyond(p: f64, count: u64, at_most: u64) -> u64 {
+pub fn beyond(p: f64, count: u64, at_most: u64) -> u64 {
     if p < 0.5 { at_most } else { count - at_most }
 }

@@ -3,25 +3,20 @@
 
 pub mod binomial;
 pub mod bins;
-mod by_start;
+pub mod by_start;
 pub mod censored;
 pub mod compare;
-#[cfg(test)]
-mod coverage;
-pub mod crashes;
+pub mod coverage;
 pub mod dependence;
 pub mod envelope;
 mod grid;
-pub mod lag;
 pub mod measured_time;
 pub mod median;
 pub mod over_time;
 pub mod rate;
-mod row_numbers;
 pub mod series;
 pub mod share;
 pub mod signed;
-pub mod stale;
 pub mod stalls;
 pub mod starts;
 pub mod student;

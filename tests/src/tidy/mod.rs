@@ -23,11 +23,9 @@ use crate::net::repository;
 
 /// Files that name a measurement's settings or results, although their own name does not include
 /// it.
-const NAMES: [&str; 7] = [
-    // The settings of all.
-    "replimeter-model/src/plan/mod.rs",
+const NAMES: [&str; 5] = [
     // Made of those of `lag`.
-    "replimeter-model/src/plan/calibrate.rs",
+    "replimeter-instruments/src/calibrate/settings.rs",
     // Published experiments.
     "replimeter-measurements/src/across/reproduce/histogram.rs",
     "replimeter-measurements/src/across/reproduce/overhead.rs",

@@ -388,7 +388,7 @@ fn items_for_tests_are_blank_lines() {
 #[test]
 fn test_modules_are_found_by_their_declaration() {
     let is = |path: &str| is_test(&repository().join("crates").join(path));
-    assert!(is("replimeter-stats/src/coverage.rs"));
+    assert!(is("replimeter-stats/src/stalls/tests.rs"));
     assert!(is("replimeter-engine/src/session/tests.rs"));
     assert!(is("replimeter/src/tests/ping.rs"));
     assert!(!is("replimeter-engine/src/session.rs"));

@@ -1,6 +1,6 @@
 //! Work that InnoDB postpones and does in the background.
 
-use replimeter_model::load_results::PostponedWork;
+use replimeter_model::resources::PostponedWork;
 
 use crate::{ServerError, Session};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replimeter_model::{engine::Engine, plan::ReadConsistency, replication::Mode};
+use replimeter_model::{engine::Engine, read_consistency::ReadConsistency, replication::Mode};
 
 use crate::{ErrorClass, ServerError};
 

@@ -8,10 +8,11 @@ use replimeter_engine::{
     },
     facts::{ServerFacts, grants},
 };
-use replimeter_model::{engine::Engine, plan::BacklogPlan};
+use replimeter_model::engine::Engine;
 
 use crate::{
     SCHEMA, TABLE,
+    backlog::settings::BacklogPlan,
     discovery::{applier_stops, writable_transactions},
     preflight::Cluster,
 };

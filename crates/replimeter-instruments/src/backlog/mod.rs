@@ -10,27 +10,28 @@ mod readings;
 mod release;
 mod rescue;
 mod restore;
+pub mod results;
 mod round;
 mod round_readings;
+pub mod settings;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
-use replimeter_model::{
-    backlog::{BacklogPhase, BacklogRow},
-    plan::BacklogPlan,
-    time::Nanos,
-    warning::Warning,
-};
+use replimeter_model::{time::Nanos, warning::Warning};
 
-use self::round::Round;
 pub use self::{
     check::check,
     confinement::rescuer_note,
     release::{restore_all, restore_held, suspend_unless_held},
     rescue::{StartRescuer, rescue, set_rescuer},
+};
+use self::{
+    results::{BacklogPhase, BacklogRow},
+    round::Round,
+    settings::BacklogPlan,
 };
 use crate::{MeasureError, clock::Clock, load::BackgroundLoad, preflight::Cluster};
 

@@ -1,12 +1,10 @@
 //! The readings of a backlog over time, in bounded memory, and their rates.
 
-use replimeter_model::{
-    backlog::{BacklogPhase, BacklogWindow},
-    load::Rate,
-    time::Nanos,
-};
+use replimeter_model::{load::Rate, time::Nanos};
 use replimeter_stats::rate::of_readings;
 use serde::{Deserialize, Serialize};
+
+use crate::backlog::results::{BacklogPhase, BacklogWindow};
 
 /// Maximum number of readings kept per phase; every other one is dropped above it.
 const MAX_READINGS: usize = 2000;

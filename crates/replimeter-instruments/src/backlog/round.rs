@@ -8,8 +8,6 @@ use replimeter_engine::{
     dialect::{Channel, appliers::appliers},
 };
 use replimeter_model::{
-    backlog::{BacklogPhase, BacklogRow},
-    plan::BacklogPlan,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -23,6 +21,10 @@ use super::{
 };
 use crate::{
     MeasureError,
+    backlog::{
+        results::{BacklogPhase, BacklogRow},
+        settings::BacklogPlan,
+    },
     clock::Clock,
     load::BackgroundLoad,
     preflight::{CheckedReplica, Cluster},

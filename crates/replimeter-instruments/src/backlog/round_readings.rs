@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use replimeter_model::{backlog::BacklogRow, time::Nanos};
+use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::readings::PhaseReadings;
+use crate::backlog::results::BacklogRow;
 
 /// Input of a row, for a recording of the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]

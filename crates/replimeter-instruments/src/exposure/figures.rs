@@ -1,10 +1,7 @@
 //! The exposed transactions, and statistics over all polls.
 
 use replimeter_engine::position::{CommitId, Position};
-use replimeter_model::{
-    exposure::{AmountDistribution, ExposureRow, ExposureSample},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 use replimeter_stats::{
     over_time::{OverTime, TimeMean},
     series::distribution,
@@ -14,7 +11,10 @@ use replimeter_stats::{
 use serde::{Deserialize, Serialize};
 
 use super::pending::Pending;
-use crate::record;
+use crate::{
+    exposure::results::{AmountDistribution, ExposureRow, ExposureSample},
+    record,
+};
 
 fn amount(over: &OverTime, mean: Option<f64>, mean_ci95: Option<[f64; 2]>) -> AmountDistribution {
     let value = |value: Option<Nanos>| value.map(|value| value.0 as f64);

@@ -9,6 +9,8 @@ mod figures;
 mod pending;
 mod poll_loop;
 mod replica_poller;
+pub mod results;
+pub mod settings;
 
 use std::{
     sync::{
@@ -20,13 +22,7 @@ use std::{
 };
 
 use replimeter_engine::binlog::{Follower, StartPosition};
-use replimeter_model::{
-    exposure::{ExposureRow, ExposureSample, ExposureWindow},
-    plan::ExposurePlan,
-    replication::Mode,
-    time::Nanos,
-    warning::Warning,
-};
+use replimeter_model::{replication::Mode, time::Nanos, warning::Warning};
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +30,8 @@ pub use self::check::check;
 use self::{
     poll_loop::{PollLoop, SemiSyncStatus},
     replica_poller::ReplicaPoller,
+    results::{ExposureRow, ExposureSample, ExposureWindow},
+    settings::ExposurePlan,
 };
 use crate::{
     MeasureError,

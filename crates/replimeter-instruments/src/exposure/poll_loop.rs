@@ -12,8 +12,6 @@ use replimeter_engine::{
     position::OriginServer,
 };
 use replimeter_model::{
-    exposure::{ExposureRow, ExposureSample, ExposureWindow},
-    plan::ExposurePlan,
     random::Random,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -23,6 +21,10 @@ use super::{Event, Listener, Outcome, figures::ExposureSummary, replica_poller::
 use crate::{
     MeasureError,
     clock::Clock,
+    exposure::{
+        results::{ExposureRow, ExposureSample, ExposureWindow},
+        settings::ExposurePlan,
+    },
     loss::writers::WriterLoad,
     pacing::wait_until,
     tap::stream::{ConnectionEvent, SharedStream},
@@ -437,9 +439,10 @@ impl WindowSummary {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use replimeter_model::plan::{ExposureSettings, Settings, TargetSettings};
+    use replimeter_model::plan::{Settings, TargetSettings};
 
     use super::*;
+    use crate::exposure::settings::ExposureSettings;
 
     #[test]
     fn primary_that_is_lost_when_the_user_ends_the_run_is_named() {

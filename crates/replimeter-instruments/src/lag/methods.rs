@@ -1,13 +1,14 @@
 //! Methods that the servers support.
 
 use replimeter_engine::{ServerError, dialect::waits::PreparedWait, position::WrittenId};
-use replimeter_model::{
-    plan::{Method, Methods},
-    warning::{Warning, WarningCode},
-};
+use replimeter_model::warning::{Warning, WarningCode};
 
 use super::tap;
-use crate::{preflight::Cluster, stamp::Stamps};
+use crate::{
+    lag::settings::{Method, Methods},
+    preflight::Cluster,
+    stamp::Stamps,
+};
 
 /// The methods of a run.
 #[derive(Debug, Default)]

@@ -6,12 +6,17 @@ mod collector;
 mod methods;
 mod observer_event;
 mod replica_poller;
+pub mod results;
+mod row_numbers;
 mod run_phase;
+pub mod sample;
 mod script;
+pub mod settings;
 mod shared_state;
 mod stage_watcher;
 pub mod stages;
 mod stamps;
+pub mod summary;
 mod tap;
 mod waiter;
 mod waterfalls;
@@ -25,8 +30,6 @@ use std::{
 
 use replimeter_engine::{Node, ServerError, Session, position::WrittenId, session::Bound};
 use replimeter_model::{
-    plan::{LagPlan, Method},
-    sample::{LagSample, Write},
     stages::Stages,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -34,7 +37,13 @@ use replimeter_model::{
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
-use self::{collector::PartEnd, run_phase::RunPhase, script::Script};
+use self::{
+    collector::PartEnd,
+    run_phase::RunPhase,
+    sample::{LagSample, Write},
+    script::Script,
+    settings::{LagPlan, Method},
+};
 pub use self::{
     collector::Progress,
     methods::{AvailableMethods, available_methods},

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use replimeter_engine::{dialect::stages::StageAnswer, position::CommitId};
-use replimeter_model::{sample::Sighting, time::Nanos, warning::Warning};
+use replimeter_model::{time::Nanos, warning::Warning};
 
 use super::stages::ServerClock;
+use crate::lag::sample::Sighting;
 
 /// A message from an observer to the collector.
 pub(super) enum ObserverEvent {

@@ -11,11 +11,7 @@ use replimeter_engine::{
     dialect::sync_reads::conflict,
     session::{Bound, Prepared},
 };
-use replimeter_model::{
-    engine::Engine,
-    sample::{Sighting, SightingDetail},
-    time::Nanos,
-};
+use replimeter_model::{engine::Engine, time::Nanos};
 
 use super::{
     observer_event::{ObserverEvent, SeenRows},
@@ -24,6 +20,7 @@ use super::{
 use crate::{
     MeasureError, SCHEMA, TABLE,
     clock::Clock,
+    lag::sample::{Sighting, SightingDetail},
     table::{self, POINT_SELECT, UNSEEN},
 };
 

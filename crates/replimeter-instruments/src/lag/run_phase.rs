@@ -11,11 +11,7 @@ use std::{
 };
 
 use replimeter_engine::{Node, ServerError, Session, facts::ServerFacts};
-use replimeter_model::{
-    plan::{LagPlan, Method, Pace, StampJoin},
-    sample::Phase,
-    warning::{Warning, WarningCode},
-};
+use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{
     Listener, Slot,
@@ -35,6 +31,10 @@ use super::{
 use crate::{
     MeasureError,
     clock::Clock,
+    lag::{
+        sample::Phase,
+        settings::{LagPlan, Method, Pace, StampJoin},
+    },
     preflight::{CheckedReplica, Cluster},
     table::RowBudget,
 };

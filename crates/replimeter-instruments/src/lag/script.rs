@@ -4,11 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use replimeter_model::{
     load::Arrivals,
-    plan::{LagPlan, Pace, StopCondition, WarmUp, WritePattern},
+    plan::{StopCondition, WarmUp},
     random::Random,
-    sample::Phase,
     time::Nanos,
     time_span::TimeSpan,
+};
+
+use crate::lag::{
+    sample::Phase,
+    settings::{LagPlan, Pace, WritePattern},
 };
 
 /// Pace of the floor's rounds: fast, but slow enough for the observer to return to its loop. Their intervals are constant:
@@ -239,9 +243,10 @@ impl Warmed {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::plan::{LagSettings, PlanFile, Section};
+    use replimeter_model::plan::{PlanFile, Section};
 
     use super::*;
+    use crate::lag::settings::LagSettings;
 
     fn plan(lag: &str) -> LagPlan {
         let text = format!("command = 'lag'\n[lag]\n{lag}");

@@ -4,8 +4,6 @@ use std::{sync::mpsc::Sender, thread, time::Duration};
 
 use replimeter_engine::{Node, ServerError, Session};
 use replimeter_model::{
-    plan::Method,
-    sample::{Sighting, SightingDetail},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -18,6 +16,10 @@ use crate::{
     clock::Clock,
     clock_offset::ServerClock,
     discovery::DiscoveredServer,
+    lag::{
+        sample::{Sighting, SightingDetail},
+        settings::Method,
+    },
     stamp::{self, Federated, Stamped},
 };
 

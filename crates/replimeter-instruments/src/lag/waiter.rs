@@ -15,17 +15,19 @@ use replimeter_engine::{
     facts::ServerFacts,
     session::{Bound, Prepared},
 };
-use replimeter_model::{
-    sample::{Sighting, SightingDetail},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 
 use super::{
     observer_event::{ObserverEvent, SeenRows},
     shared_state::SharedState,
     writer::WrittenRow,
 };
-use crate::{clock::Clock, sync::lock, table::POINT_SELECT};
+use crate::{
+    clock::Clock,
+    lag::sample::{Sighting, SightingDetail},
+    sync::lock,
+    table::POINT_SELECT,
+};
 
 /// Longest wait on the server before the row is read again.
 const MAX_WAIT: Duration = Duration::from_secs(1);

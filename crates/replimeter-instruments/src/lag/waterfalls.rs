@@ -1,11 +1,6 @@
 //! Collects the waterfall of every replica during the run.
 
-use replimeter_model::{
-    engine::Engine,
-    sample::{Sighting, Write},
-    stages::Stages,
-    time::Nanos,
-};
+use replimeter_model::{engine::Engine, stages::Stages, time::Nanos};
 use replimeter_stats::waterfall::{Point, Points, Waterfall};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +8,10 @@ use super::{
     observer_event::{Clocks, StageObservation},
     stages::{GALERA_CHAIN, StageJoiner, Transaction, chain},
 };
-use crate::record;
+use crate::{
+    lag::sample::{Sighting, Write},
+    record,
+};
 
 /// The waterfall of one replica.
 pub(super) struct ReplicaWaterfall {

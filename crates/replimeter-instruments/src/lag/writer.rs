@@ -16,11 +16,7 @@ use replimeter_engine::{
     position::WrittenId,
     session::{Bound, Prepared, Values},
 };
-use replimeter_model::{
-    plan::Pace,
-    sample::{Phase, Write},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 
 use super::{
     script::{Gaps, Script, Step, Warmed},
@@ -28,6 +24,10 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    lag::{
+        sample::{Phase, Write},
+        settings::Pace,
+    },
     pacing::wait_until,
     priority::prepare_measuring_thread,
     stamp::{self, Stamps},

@@ -12,11 +12,14 @@ use std::{
 
 use replimeter_engine::{Session, dialect::postponed::postponed};
 use replimeter_model::{
-    load_results::{PostponedWork, SettledServer},
+    resources::PostponedWork,
     warning::{Warning, WarningCode},
 };
 
-use crate::{MeasureError, check_interrupted, preflight::Cluster, table::keep_alive};
+use crate::{
+    MeasureError, check_interrupted, load::results::SettledServer, preflight::Cluster,
+    table::keep_alive,
+};
 
 /// Interval between two readings.
 const INTERVAL: Duration = Duration::from_millis(250);

@@ -1,12 +1,13 @@
 //! Classifies the outcome of every transaction.
 
-use replimeter_model::{loss::CrashRecord, time::Nanos};
+use replimeter_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::{
     id_set::IdSet,
     writers::{JournalEntry, WriteOutcome},
 };
+use crate::loss::results::CrashRecord;
 
 /// The account of one crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use replimeter_engine::{
     position::{Executed, executed},
     source::Faults,
 };
-use replimeter_model::{loss::ErrantTransactions, replication::Mode};
+use replimeter_model::replication::Mode;
 
 use super::{
     CrashContext,
@@ -16,7 +16,7 @@ use super::{
     patient,
     writers::{self, JournalEntry},
 };
-use crate::{MeasureError, preflight::Cluster};
+use crate::{MeasureError, loss::results::ErrantTransactions, preflight::Cluster};
 
 /// Returns the rows of the load on a server.
 fn rows(session: &mut Session) -> Result<IdSet, ServerError> {

@@ -7,12 +7,12 @@ use std::{
 };
 
 use replimeter_engine::{ErrorClass, ErrorKind, Node, ServerError, Session, source::Faults};
-use replimeter_model::{plan::CrashKind, time::Nanos};
+use replimeter_model::time::Nanos;
 
 use super::{CrashContext, PAUSE, TAKEOVER_TIMEOUT, drain, patient, writers::WriterLoad};
 use crate::{
-    MeasureError, check_interrupted, clock::Clock, discovery::DiscoveredServer, pacing::wait_until,
-    preflight::Cluster,
+    MeasureError, check_interrupted, clock::Clock, discovery::DiscoveredServer,
+    loss::settings::CrashKind, pacing::wait_until, preflight::Cluster,
 };
 
 /// The first row on the new primary; not part of the load.

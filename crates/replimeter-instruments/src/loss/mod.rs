@@ -10,9 +10,12 @@
 
 mod account;
 mod count;
+pub mod crashes;
 mod drain;
 mod failover;
 mod id_set;
+pub mod results;
+pub mod settings;
 mod watcher;
 pub(crate) mod writers;
 
@@ -25,13 +28,15 @@ use std::{
 use replimeter_engine::{
     ErrorClass, Node, Session, dialect::semi_sync, position::executed, source::Faults,
 };
-use replimeter_model::{loss::CrashRecord, plan::LossPlan, random::Random, time::Nanos};
+use replimeter_model::{random::Random, time::Nanos};
 
 use self::{
     account::account,
     count::{check, present, restart_primary},
     failover::{PrimaryFailure, Successor, discovered, fail_primary, take_over},
     id_set::IdSet,
+    results::CrashRecord,
+    settings::LossPlan,
     watcher::Watcher,
     writers::{JournalEntry, Writer, WriterLoad, WriterSettings},
 };

@@ -6,6 +6,7 @@
 //! So the difference between what the instruments report and the chosen instants is the error of the instruments alone.
 
 mod connection;
+pub mod delay_shape;
 mod neighbors;
 pub(crate) mod packet;
 mod rows;
@@ -29,13 +30,12 @@ use replimeter_engine::{
     source::{Member, Servers},
 };
 use replimeter_model::{
-    plan::DelayShape,
     target::{self, Endpoint, SslMode, TlsOptions},
     time::Nanos,
 };
 use rustix::net::{Shutdown, shutdown};
 
-use self::rows::ReplicaRows;
+use self::{delay_shape::DelayShape, rows::ReplicaRows};
 pub use self::{neighbors::BusyNeighbors, rows::TrueRow};
 use crate::{clock::Clock, sync::lock};
 

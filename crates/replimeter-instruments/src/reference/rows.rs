@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use replimeter_model::{plan::DelayShape, random::Random, time::Nanos, time_span::TimeSpan};
+use replimeter_model::{random::Random, time::Nanos, time_span::TimeSpan};
 
-use crate::{clock::Clock, sync::lock};
+use crate::{clock::Clock, reference::delay_shape::DelayShape, sync::lock};
 
 /// One row of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,16 +5,19 @@ use std::{
 };
 
 use replimeter_model::{
-    plan::{LagPlan, LagSettings, Method, Methods, Pace, Settings, TargetSettings, WarmUp},
+    plan::{Settings, TargetSettings, WarmUp},
     replication::Mode,
-    sample::{LagSample, Phase},
     time_span::TimeSpan,
 };
 
 use super::*;
 use crate::{
     MeasureError,
-    lag::{self, Event, Listener, Outcome},
+    lag::{
+        self, Event, Listener, Outcome,
+        sample::{LagSample, Phase},
+        settings::{LagPlan, LagSettings, Method, Methods, Pace},
+    },
     preflight,
     table::RowBudget,
 };

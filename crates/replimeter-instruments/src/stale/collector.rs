@@ -7,18 +7,24 @@ use std::{
 };
 
 use replimeter_engine::{Node, ServerError, dialect::connections::OpenedConnection};
-use replimeter_model::{
-    plan::{StalePlan, StopCondition},
-    stale::{StalePhase, StaleRound, StaleWindow, Verdict},
-    time::Nanos,
-};
+use replimeter_model::{plan::StopCondition, time::Nanos};
 
 use super::{
     Event, Listener, Outcome, Progress,
     counters::{CountedServer, CounterDifferences},
     shared::Shared,
 };
-use crate::{MeasureError, clock::Clock, kill::kill_all, preflight::Cluster, table::keep_alive};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    kill::kill_all,
+    preflight::Cluster,
+    stale::{
+        results::{StalePhase, StaleRound, StaleWindow, Verdict},
+        settings::StalePlan,
+    },
+    table::keep_alive,
+};
 
 /// Interval between collections.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);

@@ -13,17 +13,20 @@ use replimeter_engine::{
     position::WrittenId,
     session::{Bound, Prepared, Reset},
 };
-use replimeter_model::{
-    plan::SessionReset,
-    stale::{StaleRead, Verdict},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 
 use super::{
     rows::{RETAKE, RowAllocation, SELECT, UPDATE},
     shared::Shared,
 };
-use crate::{SCHEMA, TABLE, pacing::wait_until};
+use crate::{
+    SCHEMA, TABLE,
+    pacing::wait_until,
+    stale::{
+        results::{StaleRead, Verdict},
+        settings::SessionReset,
+    },
+};
 
 /// Maximum number of attempts to write after conflicts.
 const TRIES: u32 = 20;

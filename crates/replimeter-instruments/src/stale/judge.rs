@@ -4,13 +4,13 @@
 
 use std::{sync::mpsc::Sender, thread, time::Duration};
 
-use replimeter_model::{
-    stale::{StalePhase, StaleRead, StaleRound, Verdict},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 
 use super::shared::Shared;
-use crate::load::{VersionEvent, VersionRead, VersionWrite, Versions};
+use crate::{
+    load::{VersionEvent, VersionRead, VersionWrite, Versions},
+    stale::results::{StalePhase, StaleRead, StaleRound, Verdict},
+};
 
 /// Ages up to here are distinguished; older ones are counted together.
 const OLDEST: i64 = 100_000_000_000;

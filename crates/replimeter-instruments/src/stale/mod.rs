@@ -7,10 +7,13 @@ mod counters;
 mod judge;
 mod prepare;
 mod readers;
+pub mod results;
 mod rounds;
 pub mod rows;
 mod sequence;
+pub mod settings;
 mod shared;
+pub mod summary;
 mod visits;
 
 use std::{
@@ -24,8 +27,8 @@ use std::{
 
 use replimeter_engine::{ServerError, dialect::sync_reads::Guarantee};
 use replimeter_model::{
-    plan::{ReadConsistency, SessionReset, StalePlan, StopCondition},
-    stale::{StalePhase, StaleRound, StaleWindow},
+    plan::StopCondition,
+    read_consistency::ReadConsistency,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -34,9 +37,11 @@ use serde::{Deserialize, Serialize};
 use self::{
     collector::Collector,
     prepare::{PreparedCase, counted, prepare, reader_pool},
+    results::{StalePhase, StaleRound, StaleWindow},
     rounds::RoundWriter,
     rows::RowAllocation,
     sequence::{Rounds, Sequence},
+    settings::{SessionReset, StalePlan},
     shared::{HaltOnDrop, Shared},
     visits::VisitorRounds,
 };

@@ -11,7 +11,7 @@ use replimeter_engine::{
     facts::ServerFacts,
     membership::ClusterState,
 };
-use replimeter_model::plan::{ReadConsistency, StalePlan};
+use replimeter_model::read_consistency::ReadConsistency;
 
 use super::{
     MeasuredCase,
@@ -22,7 +22,10 @@ use super::{
     rows::{RowAllocation, RowHistory},
     shared::Shared,
 };
-use crate::{discovery::DiscoveredServer, preflight::Cluster, priority::prepare_measuring_thread};
+use crate::{
+    discovery::DiscoveredServer, preflight::Cluster, priority::prepare_measuring_thread,
+    stale::settings::StalePlan,
+};
 
 /// Time that a session waits for an answer in addition to the plan's timeout.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);

@@ -8,7 +8,7 @@ use replimeter_engine::{
     membership::ClusterState,
 };
 use replimeter_model::{
-    plan::ReadConsistency,
+    read_consistency::ReadConsistency,
     replication::{Mode, Relation},
 };
 

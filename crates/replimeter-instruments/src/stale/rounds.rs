@@ -7,17 +7,17 @@ use std::sync::{
 };
 
 use replimeter_engine::ServerError;
-use replimeter_model::{
-    plan::{SessionReset, StalePace, StalePlan},
-    stale::{StalePhase, StaleRead, StaleRound, Verdict},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 
 use super::{
     connections::{ReadCommand, Reader, Writer},
     rows::{RowAllocation, RowHistory},
     sequence::{Ended, Rounds},
     shared::Shared,
+};
+use crate::stale::{
+    results::{StalePhase, StaleRead, StaleRound, Verdict},
+    settings::{SessionReset, StalePace, StalePlan},
 };
 
 /// Maximum number of consecutive writes lost to conflicts.

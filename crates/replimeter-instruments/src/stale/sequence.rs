@@ -4,13 +4,16 @@ use std::sync::{atomic::Ordering, mpsc::Sender};
 
 use replimeter_engine::ServerError;
 use replimeter_model::{
-    plan::{ReadDelays, StalePace, StalePlan, StopCondition, WarmUp},
-    stale::{StalePhase, StaleRead, StaleRound, Verdict},
+    plan::{StopCondition, WarmUp},
     time::Nanos,
 };
-use replimeter_stats::stale::offsets;
 
 use super::{rows::scrambled, shared::Shared};
+use crate::stale::{
+    results::{StalePhase, StaleRead, StaleRound, Verdict},
+    settings::{ReadDelays, StalePace, StalePlan},
+    summary::offsets,
+};
 
 /// Maximum offset of a curve that determines its own offsets.
 const MAX_OFFSET: Nanos = Nanos(10_000_000_000);

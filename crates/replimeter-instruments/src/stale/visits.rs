@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use replimeter_engine::ServerError;
-use replimeter_model::{
-    plan::StalePlan,
-    stale::{StalePhase, StaleRead, StaleRound},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 
 use super::{
     sequence::{Ended, Rounds},
     shared::Shared,
+};
+use crate::stale::{
+    results::{StalePhase, StaleRead, StaleRound},
+    settings::StalePlan,
 };
 
 /// One round of a visitor.

@@ -6,12 +6,13 @@ use replimeter_engine::{
     facts::ServerFacts,
     position::{Executed, executed},
 };
-use replimeter_model::{engine::Engine, tap::TapClock, time::Nanos};
+use replimeter_model::{engine::Engine, time::Nanos};
 
 use crate::{
     clock::Clock,
     clock_offset::{ClockStep, ServerClock},
     discovery::DiscoveredServer,
+    tap::results::TapClock,
 };
 
 /// Interval between measurements of the clocks.

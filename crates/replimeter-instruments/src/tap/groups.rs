@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use replimeter_engine::binlog::TableId;
-use replimeter_model::plan::{GroupBy, TapPlan};
+
+use crate::tap::settings::{GroupBy, TapPlan};
 
 /// Maximum number of groups; later ones are counted in the last one.
 const MAX_GROUPS: usize = 1000;
@@ -163,9 +164,10 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::plan::{PlanFile, Section, TapSettings};
+    use replimeter_model::plan::{PlanFile, Section};
 
     use super::*;
+    use crate::tap::settings::TapSettings;
 
     fn groups(settings: &str) -> Groups {
         let text = format!("command = 'tap'\n[tap]\n{settings}");

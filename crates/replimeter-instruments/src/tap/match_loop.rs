@@ -4,8 +4,6 @@ use std::{io, sync::atomic::Ordering, thread, time::Duration};
 
 use replimeter_engine::position::Executed;
 use replimeter_model::{
-    plan::TapPlan,
-    tap::TapStream,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -18,7 +16,11 @@ use super::{
     stream::{ConnectionEvent, SharedStream, StreamedTransaction},
     summary::{PlacedCommits, TapSummary},
 };
-use crate::{MeasureError, clock::Clock};
+use crate::{
+    MeasureError,
+    clock::Clock,
+    tap::{results::TapStream, settings::TapPlan},
+};
 
 /// Interval between checks for arrivals.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -10,6 +10,8 @@ mod groups;
 mod log;
 mod match_loop;
 pub mod matcher;
+pub mod results;
+pub mod settings;
 pub(crate) mod stream;
 mod summary;
 
@@ -21,17 +23,18 @@ use std::{
 };
 
 use replimeter_engine::binlog::{Follower, StartPosition};
-use replimeter_model::{
-    plan::TapPlan,
-    tap::{TapClock, TapFloor, TapRow, TapStream, TapWindow},
-    time::Nanos,
-    warning::Warning,
-};
+use replimeter_model::{time::Nanos, warning::Warning};
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::check::server_ids;
-use self::{asked::AskedServers, match_loop::MatchLoop, stream::SharedStream};
+use self::{
+    asked::AskedServers,
+    match_loop::MatchLoop,
+    results::{TapClock, TapFloor, TapRow, TapStream, TapWindow},
+    settings::TapPlan,
+    stream::SharedStream,
+};
 pub use self::{
     check::check,
     matcher::{Arrival, Match, Matcher, Unmatched},

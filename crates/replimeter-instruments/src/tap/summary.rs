@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::{
-    tap::{TapFloor, TapGroup, TapRow, TapWindow, UnmatchedReason},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 use replimeter_stats::{
     series::{Series, distribution},
     signed::SignedHistogram,
@@ -16,7 +13,10 @@ use super::{
     groups::Groups,
     matcher::{Match, Unmatched},
 };
-use crate::record;
+use crate::{
+    record,
+    tap::results::{TapFloor, TapGroup, TapRow, TapWindow, UnmatchedReason},
+};
 
 /// Digits of lag by group; there may be a thousand groups.
 const GROUP_DIGITS: u8 = 2;

@@ -1,6 +1,6 @@
 //! The chart of a `backlog` run.
 
-use replimeter_model::backlog::BacklogDocument;
+use replimeter_instruments::backlog::results::BacklogDocument;
 
 use crate::backlog::report;
 use replimeter_render::{

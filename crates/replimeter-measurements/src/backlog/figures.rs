@@ -1,8 +1,10 @@
 //! The figures of `backlog`.
 
-use replimeter_model::backlog::{BacklogDocument, BacklogRow};
-use replimeter_run::figures;
-use replimeter_run::figures::{DimensionSpec, Figures, REPLICA, SHAPE};
+use replimeter_instruments::backlog::results::{BacklogDocument, BacklogRow};
+use replimeter_run::{
+    figures,
+    figures::{DimensionSpec, Figures, REPLICA, SHAPE},
+};
 use replimeter_stats::compare::Resampled;
 
 use super::super::load::figures as load;

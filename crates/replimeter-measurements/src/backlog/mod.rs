@@ -13,16 +13,19 @@ use crate::backlog::{
 };
 use clap::Command;
 use replimeter_instruments::{
-    backlog::{self, Listener, Outcome, Timeouts},
+    backlog::{
+        self, Listener, Outcome, Timeouts,
+        results::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
+        settings::{BacklogPlan, BacklogSettings},
+    },
     load::Workload,
     preflight::Cluster,
     table::ProbeTable,
 };
 use replimeter_model::{
-    backlog::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
     compare::Quantity,
     load::LoadRecord,
-    plan::{BacklogPlan, BacklogSettings, CoreUse, Planned},
+    plan::{CoreUse, Planned},
     replication::Mode,
     target::Target,
     time::Nanos,

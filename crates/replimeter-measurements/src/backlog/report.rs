@@ -1,6 +1,6 @@
 //! The report of a `backlog` run.
 
-use replimeter_model::backlog::{BacklogDocument, BacklogPhase, BacklogRow};
+use replimeter_instruments::backlog::results::{BacklogDocument, BacklogPhase, BacklogRow};
 
 use replimeter_render::{
     cell::{throughput, with_interval},
@@ -191,7 +191,8 @@ pub(crate) fn points(row: &BacklogRow) -> Vec<(f64, u64, BacklogPhase)> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{backlog::BacklogWindow, load::Rate};
+    use replimeter_instruments::backlog::results::BacklogWindow;
+    use replimeter_model::load::Rate;
 
     use super::*;
 

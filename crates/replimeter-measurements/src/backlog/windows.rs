@@ -1,6 +1,6 @@
 //! `samples.parquet` of a `backlog` run: one row for each window of each replica and number of workers.
 
-use replimeter_model::backlog::{BacklogRow, BacklogWindow};
+use replimeter_instruments::backlog::results::{BacklogRow, BacklogWindow};
 
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 

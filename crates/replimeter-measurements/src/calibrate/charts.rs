@@ -1,10 +1,10 @@
 //! The chart of a `calibrate` run.
 
-use replimeter_model::calibrate::{CalibrateDocument, CalibrateRow, ReferenceRow};
+use replimeter_instruments::calibrate::results::{CalibrateDocument, CalibrateRow, ReferenceRow};
 
-use replimeter_render::charts::{grouped, times_in};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series},
+    charts::{grouped, times_in},
     figures::{Unit, time},
     format::number,
     report::Table,

@@ -1,13 +1,17 @@
 //! A calibration against known delays of the link between real servers.
 
 use replimeter_engine::source::Faults;
-use replimeter_instruments::{lag::AvailableMethods, preflight::Cluster, table::RowBudget};
-use replimeter_model::{
-    plan::{CalibratePlan, Conditions, LagPlan, Method},
-    sample::{LagSample, Phase},
-    time::Nanos,
-    time_span::TimeSpan,
+use replimeter_instruments::{
+    calibrate::settings::{CalibratePlan, Conditions},
+    lag::{
+        AvailableMethods,
+        sample::{LagSample, Phase},
+        settings::{LagPlan, Method},
+    },
+    preflight::Cluster,
+    table::RowBudget,
 };
+use replimeter_model::{time::Nanos, time_span::TimeSpan};
 use replimeter_run::{RunContext, cli_error::CliError};
 use replimeter_stats::{series::Series, signed::SignedHistogram};
 

@@ -1,9 +1,9 @@
 //! The figures of `calibrate`.
 
-use replimeter_model::calibrate::CalibrateDocument;
-use replimeter_run::figures;
+use replimeter_instruments::calibrate::results::CalibrateDocument;
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{DimensionSpec, Figures, METHOD, REPLICA, digits},
 };
 use replimeter_stats::compare::Resampled;

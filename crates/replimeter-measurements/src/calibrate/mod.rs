@@ -15,15 +15,22 @@ use crate::{
 };
 use clap::{Arg, Command};
 use replimeter_instruments::{
-    lag::{self, AvailableMethods, Event, Listener, Outcome},
+    calibrate::{
+        results::{CalibrateDocument, CalibrateResults},
+        settings::{CalibratePlan, CalibrateSettings, Conditions},
+    },
+    lag::{
+        self, AvailableMethods, Event, Listener, Outcome,
+        sample::LagSample,
+        settings::{LagPlan, Method, Pace},
+        summary::FloorSummary,
+    },
     preflight::{self, Cluster},
     table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
-    calibrate::{CalibrateDocument, CalibrateResults},
-    plan::{CalibratePlan, CalibrateSettings, Conditions, CoreUse, LagPlan, Method, Pace, Planned},
+    plan::{CoreUse, Planned},
     replication::Mode,
-    sample::LagSample,
     sandbox::LinkSpec,
     target::Target,
     time::Nanos,
@@ -39,7 +46,7 @@ use replimeter_run::{
     options::{is_sandbox_option, with_help},
     to_measure,
 };
-use replimeter_stats::{lag::FloorSummary, series::distribution, signed::SignedHistogram};
+use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
 use self::delays::{Condition, conditions, measure_repetitions};
@@ -405,9 +412,12 @@ fn end(cx: &mut RunContext<'_, Calibrate>, outcome: Outcome, label: &str) -> Res
 
 #[cfg(test)]
 mod tests {
+    use replimeter_instruments::{
+        calibrate::settings::CalibrateSettings,
+        lag::sample::{Phase, Write},
+    };
     use replimeter_model::{
-        plan::{CalibrateSettings, PlanFile, Section},
-        sample::{Phase, Write},
+        plan::{PlanFile, Section},
         warning::WarningCode,
     };
 

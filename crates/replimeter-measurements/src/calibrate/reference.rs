@@ -3,24 +3,27 @@
 use std::sync::atomic::Ordering;
 
 use replimeter_instruments::{
-    lag,
+    calibrate::{
+        results::ReferenceRow,
+        settings::{CalibratePlan, ReferencePlan},
+    },
+    lag::{
+        self,
+        sample::{LagSample, Phase},
+        settings::{LagPlan, Method, Methods},
+        summary::LagSummary,
+    },
     preflight::{self, Cluster},
-    reference::{BusyNeighbors, Reference, TrueRow},
+    reference::{BusyNeighbors, Reference, TrueRow, delay_shape::DelayShape},
     table::RowBudget,
 };
-use replimeter_model::{
-    calibrate::ReferenceRow,
-    plan::{CalibratePlan, DelayShape, LagPlan, Method, Methods, ReferencePlan},
-    sample::{LagSample, Phase},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 use replimeter_run::{
     RunContext,
     cli_error::{CliError, unexpected},
     to_measure,
 };
 use replimeter_stats::{
-    lag::LagSummary,
     series::{Series, distribution},
     share::{Proportion, Share},
     signed::SignedHistogram,
@@ -320,10 +323,8 @@ impl Parts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        random::Random,
-        sample::{Sighting, SightingDetail, Write},
-    };
+    use replimeter_instruments::lag::sample::{Sighting, SightingDetail, Write};
+    use replimeter_model::random::Random;
 
     use super::*;
 

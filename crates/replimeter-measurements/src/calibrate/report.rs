@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::calibrate::CalibrateDocument;
+use replimeter_instruments::calibrate::results::CalibrateDocument;
 
 use crate::lag::methods;
 use replimeter_render::{

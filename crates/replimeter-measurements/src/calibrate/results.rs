@@ -1,8 +1,7 @@
 //! The rows of the results: measured less injected delay.
 
-use replimeter_model::{
-    calibrate::CalibrateRow, record::Distribution, time::Nanos, time_span::TimeSpan,
-};
+use replimeter_instruments::calibrate::results::CalibrateRow;
+use replimeter_model::{record::Distribution, time::Nanos, time_span::TimeSpan};
 use replimeter_stats::signed::SignedHistogram;
 
 use super::{Accumulator, delays::Condition};

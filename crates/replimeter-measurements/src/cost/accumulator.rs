@@ -1,11 +1,11 @@
 //! Aggregates blocks during the measurement.
 
 use crate::cost::blocks::CostBlocks;
-use replimeter_instruments::cost::Block;
-use replimeter_model::{
-    cost::{BlockRecord, SelfComparison, StartRecord},
-    engine::Engine,
+use replimeter_instruments::cost::{
+    Block,
+    results::{BlockRecord, SelfComparison, StartRecord},
 };
+use replimeter_model::engine::Engine;
 use replimeter_render::rows::Rows;
 use replimeter_stats::series::distribution;
 use serde::{Deserialize, Serialize};

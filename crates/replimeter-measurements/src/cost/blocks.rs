@@ -1,6 +1,6 @@
 //! `samples.parquet` of a `cost` run: one row per block.
 
-use replimeter_model::cost::BlockRecord;
+use replimeter_instruments::cost::results::BlockRecord;
 
 use replimeter_render::rows::{Columns, TableSpec, columns};
 

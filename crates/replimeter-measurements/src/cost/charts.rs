@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::{
-    cost::{CostDocument, CostRow},
-    resources::PerOperation,
-};
+use replimeter_instruments::cost::results::{CostDocument, CostRow};
+use replimeter_model::resources::PerOperation;
 
 use crate::cost::report::{delay, label, relative, unit};
-use replimeter_render::charts::{grouped, times_in};
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series},
+    charts::{grouped, times_in},
     figures::Unit,
     format::{Format, number, per_second},
     report::Table,

@@ -1,9 +1,9 @@
 //! Aggregates the blocks of one row of the results.
 
-use replimeter_instruments::cost::Block;
+use replimeter_instruments::cost::{Block, results::ReplicaBehind, settings::LoggedMode};
 use replimeter_model::{
-    cost::ReplicaBehind, engine::Engine, load::LoadError, plan::LoggedMode, resources::ServerUse,
-    sandbox::WaitPoint, time::Nanos, time_span::TimeSpan,
+    engine::Engine, load::LoadError, resources::ServerUse, sandbox::WaitPoint, time::Nanos,
+    time_span::TimeSpan,
 };
 use replimeter_run::workloads::add_errors;
 use replimeter_stats::{series::distribution, signed::SignedHistogram};

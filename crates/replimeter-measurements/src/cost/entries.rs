@@ -1,13 +1,11 @@
 //! The modes to compare, each with the servers that it is measured on.
 
 use replimeter_engine::source::{Install, ServerSource, SourceErrorKind};
-use replimeter_model::{
-    cost::label,
-    engine::Engine,
-    plan::{CostMode, CostPlan, CostServers, CostSettings, LoggedMode, Planned},
-    sandbox::WaitPoint,
-    time_span::TimeSpan,
+use replimeter_instruments::cost::{
+    results::label,
+    settings::{CostMode, CostPlan, CostServers, CostSettings, LoggedMode},
 };
+use replimeter_model::{engine::Engine, plan::Planned, sandbox::WaitPoint, time_span::TimeSpan};
 use replimeter_run::cli_error::CliError;
 
 use super::condition::ConditionKey;

@@ -1,11 +1,11 @@
 //! Checks whether the figures are valid, and which warnings they need.
 
-use replimeter_instruments::cost::CATCH_UP;
-use replimeter_model::{
-    cost::{CostRow, SelfComparison, SelfTest},
-    plan::CostPlan,
-    warning::{Warning, WarningCode},
+use replimeter_instruments::cost::{
+    CATCH_UP,
+    results::{CostRow, SelfComparison, SelfTest},
+    settings::CostPlan,
 };
+use replimeter_model::warning::{Warning, WarningCode};
 use replimeter_render::figures::count;
 use replimeter_run::{cli_error::CliError, workloads::NEAR_LIMIT};
 use replimeter_stats::binomial::Excess;

@@ -19,11 +19,16 @@ use crate::cost::{
     report::{answer, report},
 };
 use clap::{Arg, Command};
-use replimeter_instruments::load::Workload;
+use replimeter_instruments::{
+    cost::{
+        results::{CostDocument, CostResults},
+        settings::{CostPlan, CostSettings, LoggedMode},
+    },
+    load::Workload,
+};
 use replimeter_model::{
-    cost::{CostDocument, CostResults},
     load::DataSize,
-    plan::{CoreUse, CostPlan, CostSettings, LoggedMode, Planned},
+    plan::{CoreUse, Planned},
     time::Nanos,
     warning::{Warning, WarningCode},
 };

@@ -1,16 +1,13 @@
 //! Computes the rows of the results.
 
-use replimeter_model::{
-    cost::{
+use replimeter_instruments::cost::{
+    results::{
         AddedLatency, CostClient, CostRow, CostStep, RelativeFigure, RelativeLatency,
         SelfComparison,
     },
-    engine::Engine,
-    estimate::Estimate,
-    load::Rate,
-    plan::LoggedMode,
-    sandbox::WaitPoint,
+    settings::LoggedMode,
 };
+use replimeter_model::{engine::Engine, estimate::Estimate, load::Rate, sandbox::WaitPoint};
 use replimeter_stats::{
     series::distribution,
     starts::{Rounds, of_difference, of_mean, of_ratio},

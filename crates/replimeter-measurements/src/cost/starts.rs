@@ -5,17 +5,14 @@ use std::sync::atomic::Ordering;
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     clock::Clock,
-    cost::{ConditionLoad, Event, Listener, ServersUnderTest},
+    cost::{
+        ConditionLoad, Event, Listener, ServersUnderTest,
+        results::StartRecord,
+        settings::{CostPlan, LoggedMode},
+    },
     load::{FillProgress, Workload},
 };
-use replimeter_model::{
-    cost::StartRecord,
-    load::DataSize,
-    plan::{CostPlan, LoggedMode},
-    random::Random,
-    target::Target,
-    time_span::TimeSpan,
-};
+use replimeter_model::{load::DataSize, random::Random, target::Target, time_span::TimeSpan};
 use replimeter_run::{
     Progress, ProgressDetail, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},

@@ -1,6 +1,6 @@
 //! The charts of an `exposure` run.
 
-use replimeter_model::exposure::{ExposureDocument, ExposureWindow};
+use replimeter_instruments::exposure::results::{ExposureDocument, ExposureWindow};
 
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},

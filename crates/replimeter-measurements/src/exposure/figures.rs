@@ -1,9 +1,9 @@
 //! The figures of `exposure`.
 
-use replimeter_model::exposure::ExposureDocument;
-use replimeter_run::figures;
+use replimeter_instruments::exposure::results::ExposureDocument;
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{DimensionSpec, Figures, SHAPE, SampleFile},
 };
 use replimeter_stats::{compare::SampleSeries, over_time::at_regular_times};

@@ -8,14 +8,20 @@ pub(crate) mod report;
 use std::path::Path;
 
 use crate::{
-    exposure::polls::PollSamples,
-    exposure::report::{answer, report},
+    exposure::{
+        polls::PollSamples,
+        report::{answer, report},
+    },
+    window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::Command;
-use replimeter_instruments::exposure::{self, Event, Listener, Outcome};
+use replimeter_instruments::exposure::{
+    self, Event, Listener, Outcome,
+    results::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
+    settings::{ExposurePlan, ExposureSettings},
+};
 use replimeter_model::{
-    exposure::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
-    plan::{CoreUse, ExposurePlan, ExposureSettings, Planned},
+    plan::{CoreUse, Planned},
     replication::Mode,
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
@@ -29,8 +35,6 @@ use replimeter_run::{
     outcome_of,
 };
 use serde::{Deserialize, Serialize};
-
-use crate::window_series::{MAX_WINDOWS, WindowSeries};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! `samples.parquet` of an `exposure` run: one row per poll.
 
-use replimeter_model::exposure::ExposureSample;
+use replimeter_instruments::exposure::results::ExposureSample;
 use replimeter_render::rows::{Columns, TableSpec, columns};
 
 /// Rows for the polls of a shape's servers.

@@ -1,6 +1,8 @@
 //! The report of an `exposure` run.
 
-use replimeter_model::exposure::{AmountDistribution, ExposureDocument, ExposureRow};
+use replimeter_instruments::exposure::results::{
+    AmountDistribution, ExposureDocument, ExposureRow,
+};
 
 use replimeter_render::{
     figures::{Unit, count, time},
@@ -199,7 +201,8 @@ pub(crate) fn report(run: &ExposureDocument) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{exposure::ExposureResults, replication::Mode};
+    use replimeter_instruments::exposure::results::ExposureResults;
+    use replimeter_model::replication::Mode;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The charts of a `front` run.
 
-use replimeter_model::front::{FrontDocument, FrontWindow};
+use replimeter_instruments::front::results::{FrontDocument, FrontWindow};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},
     figures::{Unit, count},

@@ -1,8 +1,10 @@
 //! The figures of `front`.
 
-use replimeter_model::front::FrontDocument;
-use replimeter_run::figures;
-use replimeter_run::figures::{DimensionSpec, Figures, SHAPE};
+use replimeter_instruments::front::results::FrontDocument;
+use replimeter_run::{
+    figures,
+    figures::{DimensionSpec, Figures, SHAPE},
+};
 
 const ROW: &[DimensionSpec] = &[
     SHAPE,

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::{
-    front::{
-        FreshnessRecord, FrontResults, FrontRow, FrontWindow, OwnMissing, PageShare, RequestKind,
-    },
-    time::Nanos,
+use replimeter_instruments::front::results::{
+    FreshnessRecord, FrontResults, FrontRow, FrontWindow, OwnMissing, PageShare, RequestKind,
 };
+use replimeter_model::time::Nanos;
 use replimeter_stats::{series::Series, share::Share};
 use replimeter_web::front::{Answered, Traffic, add_error};
 

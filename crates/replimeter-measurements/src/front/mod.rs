@@ -10,10 +10,15 @@ mod windows;
 use std::{path::Path, sync::atomic::AtomicBool};
 
 use clap::Command;
-use replimeter_instruments::load;
+use replimeter_instruments::{
+    front::{
+        results::{FrontDocument, FrontResults, FrontWindow},
+        settings::{FrontPlan, FrontSettings},
+    },
+    load,
+};
 use replimeter_model::{
-    front::{FrontDocument, FrontResults, FrontWindow},
-    plan::{CoreUse, FrontPlan, FrontSettings, Planned},
+    plan::{CoreUse, Planned},
     replication::Mode,
     warning::{Warning, WarningCode},
 };

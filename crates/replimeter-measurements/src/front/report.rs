@@ -1,6 +1,6 @@
 //! The report of a `front` run.
 
-use replimeter_model::front::{FrontDocument, OwnMissing, PageShare};
+use replimeter_instruments::front::results::{FrontDocument, OwnMissing, PageShare};
 use replimeter_render::{
     figures::{Unit, count, time},
     format::Format,

@@ -1,6 +1,6 @@
 //! `samples.parquet` of a `front` run: one row per window.
 
-use replimeter_model::front::FrontWindow;
+use replimeter_instruments::front::results::FrontWindow;
 use replimeter_render::rows::{Columns, TableSpec, columns};
 
 /// Rows for the windows of a front.

@@ -2,21 +2,26 @@
 
 use std::path::Path;
 
-use replimeter_model::{
-    lag::{LagDocument, LagRow},
-    plan::Method,
-    record::{Bin, Distribution},
+use replimeter_instruments::lag::{
+    results::{LagDocument, LagRow},
     sample::{LagSample, Phase},
+    settings::Method,
+};
+use replimeter_model::{
+    record::{Bin, Distribution},
     stages::{QuantileBreakdown, Stages},
     target::NULL_REPLICA,
     time::Nanos,
 };
 use replimeter_stats::{bins::bins, envelope::Envelope, signed::SignedHistogram};
 
-use crate::lag::{headline::overall_rows, samples, waterfall};
-use replimeter_render::charts::{grouped, unit_for};
+use crate::lag::{
+    headline::{label, label_of, overall_rows},
+    samples, waterfall,
+};
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series},
+    charts::{grouped, unit_for},
     figures::{Unit, count},
     html::HtmlError,
     precision::Precision,
@@ -111,7 +116,7 @@ impl Replica {
         method: Method,
         floor: bool,
     ) -> Self {
-        let name = document.label(shape, replica, method.name());
+        let name = label(document, shape, replica, method.name());
         Self {
             shape: shape.to_owned(),
             replica: replica.to_owned(),
@@ -232,7 +237,9 @@ fn quantiles(document: &LagDocument, accumulator: &ChartData, unit: Unit) -> Cha
     let overall = overall_rows(document);
     let (mut series, mut rows) = (Vec::new(), Vec::new());
     for of in &accumulator.replicas {
-        let row = overall.iter().find(|row| document.label_of(row) == of.name);
+        let row = overall
+            .iter()
+            .find(|row| label_of(document, row) == of.name);
         let precision = row.map(|row| Precision::of_brackets(&row.bracket_us, &row.from_ack));
         let mut points = Vec::new();
         for level in LEVELS {

@@ -1,6 +1,6 @@
 //! What a run of `lag` costs servers.
 
-use replimeter_model::plan::{LagPlan, Method, Pace};
+use replimeter_instruments::lag::settings::{LagPlan, Method, Pace};
 use replimeter_run::dry_run::{PlanEffects, load_connections};
 
 /// Adds the cost for the primary and for each replica.

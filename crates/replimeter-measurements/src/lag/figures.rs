@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::{lag::LagDocument, plan::Pace};
+use replimeter_instruments::lag::{results::LagDocument, settings::Pace};
 use replimeter_render::reading::Column;
-use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{DimensionSpec, Figures, METHOD, REPLICA, SHAPE, SampleFile, share},
 };
 use replimeter_stats::compare::SampleSeries;

@@ -1,15 +1,15 @@
 //! The headline of a run of `lag`.
 
-use replimeter_model::{
-    lag::{LagDocument, LagRow},
-    replication::Mode,
+use replimeter_instruments::lag::{
+    results::{LagDocument, LagRow},
+    summary::ESTIMATOR,
 };
+use replimeter_model::replication::Mode;
 use replimeter_render::{
     figures::{Unit, count, time, time_within},
     headline::{end_note_or_invalid, tail, with_ends},
     precision::Precision,
 };
-use replimeter_stats::lag::ESTIMATOR;
 
 /// Returns the headline of a run.
 #[must_use]
@@ -18,7 +18,7 @@ pub(crate) fn headline(document: &LagDocument) -> String {
     // One method stands for each replica; the others are compared with it.
     let first = overall
         .iter()
-        .filter(|row| row.method_differences.is_none() || !document.several_methods());
+        .filter(|row| row.method_differences.is_none() || !document.results.several_methods());
     let mut parts: Vec<String> = Vec::new();
     let mut stated: Option<&str> = None;
     for row in first {
@@ -27,7 +27,7 @@ pub(crate) fn headline(document: &LagDocument) -> String {
         let brief = stated == Some(writer);
         let starts = document.target.fresh_starts;
         parts.push(of_row(
-            &document.label_of(row),
+            &label_of(document, row),
             row,
             writer,
             (!brief).then_some(starts),
@@ -59,7 +59,7 @@ pub(crate) fn headline(document: &LagDocument) -> String {
 pub(crate) fn leading(document: &LagDocument) -> Option<(String, f64)> {
     let row = *overall_rows(document).first()?;
     let estimate = row.estimate.p50_us.filter(|_| row.estimator == ESTIMATOR);
-    Some((document.label_of(row), estimate.or(row.from_ack.p50_us)?))
+    Some((label_of(document, row), estimate.or(row.from_ack.p50_us)?))
 }
 
 /// Returns what the methods show without replication: of several shapes or methods the range.
@@ -86,7 +86,24 @@ fn other(document: &LagDocument, row: &LagRow) -> Option<String> {
     } else {
         "+"
     };
-    Some(format!("{} {sign}{difference}", document.label_of(row)))
+    Some(format!("{} {sign}{difference}", label_of(document, row)))
+}
+
+/// Returns the label of a replica's series.
+pub(crate) fn label(document: &LagDocument, shape: &str, replica: &str, method: &str) -> String {
+    let name = match document.several() {
+        true => format!("{shape} {replica}"),
+        false => replica.to_owned(),
+    };
+    match document.results.several_methods() {
+        true => format!("{name} {method}"),
+        false => name,
+    }
+}
+
+/// Returns the label of a row.
+pub(crate) fn label_of(document: &LagDocument, row: &LagRow) -> String {
+    label(document, &row.shape, &row.replica, &row.method)
 }
 
 /// Returns the rows that cover all sizes of a replica.

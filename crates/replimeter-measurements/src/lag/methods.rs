@@ -1,12 +1,12 @@
 //! The error of each method, and how methods differ on the same rows.
 
-use replimeter_model::{
-    lag::{Floor, LagDocument},
-    plan::Method,
-    record::Distribution,
+use replimeter_instruments::lag::{
+    results::{Floor, LagDocument},
+    settings::Method,
 };
+use replimeter_model::record::Distribution;
 
-use crate::lag::headline::overall_rows;
+use crate::lag::headline::{label_of, overall_rows};
 use replimeter_render::{
     columns::{HEADINGS, cells},
     figures::{Unit, count, time_within},
@@ -90,7 +90,7 @@ pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
         let against = row.method_differences.as_ref()?;
         let difference = &against.difference;
         let mut line = vec![
-            document.label_of(row).into(),
+            label_of(document, row).into(),
             Cell::Text(against.method.clone()),
         ];
         line.extend(cells(Unit::Micro, difference, Precision::exact(difference)));
@@ -101,7 +101,7 @@ pub(crate) fn blocks(document: &LagDocument) -> Vec<Block> {
         let readable = row.readable.as_ref()?;
             Some(format!(
             "{}: of {} waits, {} returned before the row was readable; from the wait's return to the end of the read that returned it: p50 {}, p99 {}, max {}.",
-            document.label_of(row),
+            label_of(document, row),
             count(readable.rounds),
             count(readable.not_at_once),
             Format::Time.text(readable.gap.p50_us),

@@ -18,19 +18,19 @@ use std::path::Path;
 use crate::lag::{report::report, samples::Samples};
 use clap::{Args, Command};
 use replimeter_instruments::{
-    lag::{self, AvailableMethods, Event, Listener, MAX_PACKET_SIZE, Outcome},
+    lag::{
+        self, AvailableMethods, Event, Listener, MAX_PACKET_SIZE, Outcome,
+        results::{LagDocument, LagResults},
+        sample::Phase,
+        settings::{LagPlan, LagSettings, Method, StampJoin, WritePattern},
+    },
     load::Workload,
     preflight::{CheckedReplica, Cluster},
     table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
     compare::Quantity,
-    lag::{LagDocument, LagResults},
-    plan::{
-        CoreUse, LagPlan, LagSettings, Method, Planned, StampJoin, StopCondition, WarmUp,
-        WritePattern,
-    },
-    sample::Phase,
+    plan::{CoreUse, Planned, StopCondition, WarmUp},
     target::{NULL_REPLICA, Target},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};

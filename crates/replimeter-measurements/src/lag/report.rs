@@ -1,14 +1,19 @@
 //! The report of a `lag` run.
 
+use replimeter_instruments::lag::{
+    results::{LagDocument, LagRow, missing_rows},
+    settings::Pace,
+};
 use replimeter_model::{
-    lag::{LagDocument, LagRow, missing_rows},
     load::Arrivals,
-    plan::Pace,
     record::{Distribution, Window},
 };
 
 use crate::{
-    lag::{headline::overall_rows, methods, shapes, sweep, waterfall},
+    lag::{
+        headline::{label_of, overall_rows},
+        methods, shapes, sweep, waterfall,
+    },
     starts::{covered, spread},
 };
 use replimeter_render::{
@@ -99,7 +104,7 @@ fn add_figures(report: &mut Report, document: &LagDocument, overall: &[&LagRow])
         .iter()
         .filter(|row| row.method_differences.is_none())
     {
-        let name = document.label_of(row);
+        let name = label_of(document, row);
         let title = format!("Lag from ack, {name}");
         let bars = Content::Bars(row.histogram.clone());
         report.add(Block::new("histogram", title, bars).shown(Visibility::WithoutCharts));
@@ -179,7 +184,7 @@ fn headings(first: [&'static str; 2]) -> Vec<&'static str> {
 fn distributions(document: &LagDocument, rows: &[&LagRow]) -> Block {
     let unit = unit_of(rows);
     let lines = rows.iter().flat_map(|row| {
-        let label = document.label_of(row);
+        let label = label_of(document, row);
         parts(row)
             .into_iter()
             .map(move |(what, distribution, precision)| {
@@ -224,7 +229,7 @@ fn of_starts(document: &LagDocument, row: &LagRow, unit: Unit) -> Option<String>
     (!tails.is_empty()).then(|| {
         format!(
             "{}, lag from ack of the starts (smallest / median / largest): {}",
-            document.label_of(row),
+            label_of(document, row),
             tails.join(", ")
         )
     })
@@ -250,7 +255,7 @@ fn by_size(document: &LagDocument) -> Block {
 fn by_row_number(document: &LagDocument, rows: &[&LagRow]) -> Block {
     let unit = unit_of(rows);
     let lines = rows.iter().flat_map(|row| {
-        let label = document.label_of(row);
+        let label = label_of(document, row);
         let half_us = Precision::of_brackets(&row.bracket_us, &row.from_ack).quantile(0.5);
         row.by_row_number.iter().map(move |part| {
             vec![

@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use crate::lag::samples::Samples;
-use replimeter_instruments::lag::{MethodComparison, Outcome};
+use replimeter_instruments::lag::{
+    MethodComparison, Outcome,
+    results::{Floor, LagResults, LagRow, MethodDifference, missing_rows},
+    sample::{LagSample, Phase},
+    settings::{LagPlan, Method, Pace, WritePattern},
+    summary::{FloorSummary, ReplicaSummary},
+};
 use replimeter_model::{
     host::HostRecord,
-    lag::{Floor, LagResults, LagRow, MethodDifference, missing_rows},
     load::LoadRecord,
     manifest::{Manifest, ServerRecord},
-    plan::{LagPlan, Method, Pace, Planned, Settings, WritePattern},
+    plan::{Planned, Settings},
     record::{TargetRecord, first_start, is_first_start},
     replication::Mode,
-    sample::{LagSample, Phase},
     target::Target,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -23,7 +27,6 @@ use replimeter_render::{
 };
 use replimeter_run::{Concluded, Finished, Histograms, Measurement};
 use replimeter_stats::{
-    lag::{FloorSummary, ReplicaSummary},
     measured_time::MeasuredTime,
     series::{Series, distribution},
     signed::SignedHistogram,

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use replimeter_model::{
-    plan::Method,
+use replimeter_instruments::lag::{
     sample::{LagSample, Phase, Sighting, SightingDetail, Write},
-    target::NULL_REPLICA,
-    time::Nanos,
+    settings::Method,
 };
+use replimeter_model::{target::NULL_REPLICA, time::Nanos};
 
 use replimeter_render::{
     reading::{self, Column},

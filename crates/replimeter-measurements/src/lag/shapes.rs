@@ -1,6 +1,7 @@
 //! Comparison of several shapes: one line for each replica of each shape.
 
-use replimeter_model::{lag::LagDocument, record::Distribution};
+use replimeter_instruments::lag::results::LagDocument;
+use replimeter_model::record::Distribution;
 
 use crate::lag::headline::overall_rows;
 use replimeter_render::{figures::Unit, precision::Precision, report::Cell};

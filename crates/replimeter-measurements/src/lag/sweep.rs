@@ -1,7 +1,7 @@
 //! The raw lines of a sweep over sizes.
 
-use replimeter_model::{
-    lag::{SweepLoop, SweepTable},
+use replimeter_instruments::lag::{
+    results::{SweepLoop, SweepTable},
     sample::LagSample,
 };
 
@@ -69,7 +69,7 @@ pub(crate) fn raw(sweep: &SweepTable, per_step: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::lag::SweepLoop;
+    use replimeter_instruments::lag::results::SweepLoop;
 
     use super::*;
 

@@ -1,12 +1,12 @@
 //! The stages of transactions as a table.
 
+use replimeter_instruments::lag::results::{LagDocument, LagRow};
 use replimeter_model::{
-    lag::{LagDocument, LagRow},
     record::Distribution,
     stages::{Mark, QuantileBreakdown, Stage, Stages},
 };
 
-use crate::lag::headline::overall_rows;
+use crate::lag::headline::{label_of, overall_rows};
 use replimeter_render::{
     figures::{Unit, count},
     precision::Precision,
@@ -19,7 +19,7 @@ const NEAR: [&str; 3] = ["p50", "p90", "p99"];
 /// Returns the rows of a document that have stages.
 pub(crate) fn rows(document: &LagDocument) -> Vec<(String, &LagRow, &Stages)> {
     let rows = overall_rows(document).into_iter();
-    rows.filter_map(|row| Some((document.label_of(row), row, row.stages.as_ref()?)))
+    rows.filter_map(|row| Some((label_of(document, row), row, row.stages.as_ref()?)))
         .collect()
 }
 
@@ -157,7 +157,8 @@ fn notes(unit: Unit, stages: &Stages) -> Vec<String> {
 /// Returns a document with two replicas' stages, for the tests of every output.
 #[cfg(test)]
 pub(crate) fn example() -> LagDocument {
-    use replimeter_model::{lag::LagResults, time::Nanos};
+    use replimeter_instruments::lag::results::LagResults;
+    use replimeter_model::time::Nanos;
     use replimeter_stats::waterfall::{Point, Points, Waterfall};
 
     let row = |replica: &str, slow: i64| {

@@ -1,9 +1,11 @@
 //! State of workloads while they run.
 
 use crate::load::seconds::ServerSeconds;
-use replimeter_instruments::load::GroupResult;
+use replimeter_instruments::load::{
+    GroupResult,
+    results::{DataRecord, LoadRow, SettlingRecord},
+};
 use replimeter_model::{
-    load_results::{DataRecord, LoadRow, SettlingRecord},
     replication::Mode,
     resources::{PerOperation, ServerUse},
     warning::Warning,

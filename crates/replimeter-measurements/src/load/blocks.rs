@@ -8,12 +8,15 @@ use std::{
 use replimeter_engine::{Node, ServerError};
 use replimeter_instruments::{
     MeasureError,
-    load::{self, GroupResult, LoadGroup, LoadProgress, Settling, WorkerPool, Workload},
+    load::{
+        self, GroupResult, LoadGroup, LoadProgress, Settling, WorkerPool, Workload,
+        settings::LoadRunPlan,
+    },
     preflight::Cluster,
     resources::ResourceWatch,
     table::keep_alive,
 };
-use replimeter_model::{load::ReadTarget, plan::LoadRunPlan, replication::Relation, time::Nanos};
+use replimeter_model::{load::ReadTarget, replication::Relation, time::Nanos};
 use replimeter_run::{
     Progress, ProgressDetail, RunContext, Stage,
     cli_error::{CliError, FailureKind},

@@ -1,11 +1,12 @@
 //! The charts of a `load` run.
 
-use replimeter_model::{load::LoadRecord, load_results::LoadDocument};
+use replimeter_instruments::load::results::LoadDocument;
+use replimeter_model::load::LoadRecord;
 
 use crate::load::report::description;
-use replimeter_render::charts::{times_in, unit_for};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},
+    charts::{times_in, unit_for},
     figures::count,
     report::Table,
 };

@@ -1,10 +1,13 @@
 //! Creates the data of the workloads, and waits until the servers have settled.
 
 use replimeter_instruments::{
-    load::{self, FillProgress, Settling, Workload},
+    load::{
+        self, FillProgress, Settling, Workload,
+        results::{DataRecord, SettlingRecord},
+    },
     preflight::Cluster,
 };
-use replimeter_model::load_results::{DataRecord, PostponedWork, SettlingRecord};
+use replimeter_model::resources::PostponedWork;
 use replimeter_run::{
     Progress, ProgressDetail, RunContext, Stage, cli_error::CliError, workloads::filling,
 };

@@ -1,9 +1,10 @@
 //! The figures of `load`, and of background loads.
 
-use replimeter_model::{load::LoadRecord, load_results::LoadDocument};
-use replimeter_run::figures;
+use replimeter_instruments::load::results::LoadDocument;
+use replimeter_model::load::LoadRecord;
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{DimensionSpec, FigureSpec, Figures, SHAPE, THREADS},
 };
 use replimeter_stats::compare::Resampled;

@@ -11,10 +11,12 @@ mod seconds;
 
 use std::{path::Path, time::Duration};
 
-use crate::data::Data;
-use crate::load::{
-    report::{answer, description, in_headline, report},
-    seconds::{Seconds, add_all},
+use crate::{
+    data::Data,
+    load::{
+        report::{answer, description, in_headline, report},
+        seconds::{Seconds, add_all},
+    },
 };
 use clap::Command;
 use replimeter_engine::{
@@ -22,14 +24,17 @@ use replimeter_engine::{
     source::{Allowed, Member, Servers},
 };
 use replimeter_instruments::{
-    load::{self, Workload},
+    load::{
+        self, Workload,
+        results::{LoadDocument, LoadResults},
+        settings::{LoadRunPlan, LoadSettings},
+    },
     preflight::Cluster,
     resources::{Meter, ResourceWatch},
 };
 use replimeter_model::{
     compare::Quantity,
-    load_results::{LoadDocument, LoadResults},
-    plan::{CoreUse, LoadRunPlan, LoadSettings, Planned},
+    plan::{CoreUse, Planned},
     target::Role,
     time::Nanos,
     warning::Warning,

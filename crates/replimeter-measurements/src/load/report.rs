@@ -1,9 +1,10 @@
 //! The report of a `load` run.
 
+use replimeter_instruments::load::results::{LoadDocument, LoadRow, SettlingRecord};
 use replimeter_model::{
     load::{Arrivals, LoadRecord},
-    load_results::{LoadDocument, LoadRow, PostponedWork, SettlingRecord},
     record::RunStatus,
+    resources::PostponedWork,
 };
 
 use replimeter_render::{
@@ -318,10 +319,8 @@ pub(crate) fn report(run: &LoadDocument) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        load::{ClientUse, Rate},
-        load_results::LoadResults,
-    };
+    use replimeter_instruments::load::results::LoadResults;
+    use replimeter_model::load::{ClientUse, Rate};
 
     use super::*;
 

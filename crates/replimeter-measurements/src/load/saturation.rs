@@ -1,6 +1,6 @@
 //! Where the throughput no longer rises with the number of threads.
 
-use replimeter_model::load_results::{LoadRow, Saturation};
+use replimeter_instruments::load::results::{LoadRow, Saturation};
 
 /// A higher number of threads counts if it raises the throughput to this multiple.
 const RISE: f64 = 1.1;

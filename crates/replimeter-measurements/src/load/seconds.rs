@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use replimeter_model::{load_results::LoadRow, resources::ServerUse};
+use replimeter_instruments::load::results::LoadRow;
+use replimeter_model::resources::ServerUse;
 
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 

@@ -1,10 +1,10 @@
 //! The charts of a `loss` run.
 
-use replimeter_model::loss::{CrashRecord, LossDocument};
+use replimeter_instruments::loss::results::{CrashRecord, LossDocument};
 
-use replimeter_render::charts::unit_for;
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, Series},
+    charts::unit_for,
     figures::count,
     format::or_dash,
     report::Table,

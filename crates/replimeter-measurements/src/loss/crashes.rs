@@ -1,6 +1,7 @@
 //! `samples.parquet` of a `loss` run: one row per crash.
 
-use replimeter_model::{loss::CrashRecord, replication::Mode};
+use replimeter_instruments::loss::results::CrashRecord;
+use replimeter_model::replication::Mode;
 
 use replimeter_render::rows::{Columns, TableSpec, columns};
 

@@ -1,9 +1,9 @@
 //! The figures of `loss`.
 
-use replimeter_model::loss::{CrashRecord, LossDocument};
-use replimeter_run::figures;
+use replimeter_instruments::loss::results::{CrashRecord, LossDocument};
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{DimensionSpec, Figures, SHAPE},
 };
 use replimeter_stats::{

@@ -13,12 +13,16 @@ use crate::loss::{
 };
 use clap::{Arg, Command};
 use replimeter_instruments::{
-    loss::{self, CrashContext, SEMI_SYNC_TIMEOUT},
+    loss::{
+        self, CrashContext, SEMI_SYNC_TIMEOUT,
+        crashes::{counts, share, times},
+        results::{CrashRecord, LossDocument, LossResults, LossRow},
+        settings::{CrashKind, LossCase, LossPlan, LossSettings},
+    },
     preflight,
 };
 use replimeter_model::{
-    loss::{CrashRecord, LossDocument, LossResults, LossRow},
-    plan::{CoreUse, CrashKind, LossCase, LossPlan, LossSettings, Planned},
+    plan::{CoreUse, Planned},
     replication::Mode,
     sandbox::SandboxSpec,
     target::Target,
@@ -33,7 +37,6 @@ use replimeter_run::{
     options::{is_sandbox_option, with_both_wait_points, with_help},
     to_measure,
 };
-use replimeter_stats::crashes::{counts, share, times};
 use serde::{Deserialize, Serialize};
 
 /// The crashes of one case.
@@ -363,7 +366,7 @@ fn row(cell: &Condition, work: &LossPlan) -> LossRow {
     let with = |pick: fn(&CrashRecord) -> u64| {
         records.iter().filter(|record| pick(record) > 0).count() as u64
     };
-    let errant = |pick: fn(&replimeter_model::loss::ErrantTransactions) -> u64| {
+    let errant = |pick: fn(&replimeter_instruments::loss::results::ErrantTransactions) -> u64| {
         records
             .iter()
             .filter_map(|record| record.errant.as_ref())

@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
-use replimeter_model::{
-    loss::{CrashShare, LossDocument, LossRow},
-    plan::CrashKind,
+use replimeter_instruments::loss::{
+    crashes::MIN_LOSSES,
+    results::{CrashShare, LossDocument, LossRow},
+    settings::CrashKind,
 };
-
-use replimeter_stats::crashes::MIN_LOSSES;
 
 use replimeter_render::{
     figures::{Unit, count, time},
@@ -253,7 +252,7 @@ pub(crate) fn report(run: &LossDocument) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::loss::LossResults;
+    use replimeter_instruments::loss::results::LossResults;
 
     use super::*;
 

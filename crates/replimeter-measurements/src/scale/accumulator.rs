@@ -6,10 +6,12 @@ use crate::{
     scale::blocks::{BlockRow, BlockSubject, Blocks, Operations},
     selected_blocks,
 };
-use replimeter_instruments::scale::{Block, OperationResult};
+use replimeter_instruments::scale::{
+    Block, OperationResult,
+    results::ScaleFit,
+    settings::{ScalePhase, ScalePlan},
+};
 use replimeter_model::{
-    plan::{ScalePhase, ScalePlan},
-    scale::ScaleFit,
     time::Nanos,
     warning::{Warning, WarningCode},
 };

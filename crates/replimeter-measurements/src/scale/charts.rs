@@ -1,14 +1,14 @@
 //! The charts of a `scale` run.
 
-use replimeter_model::{
-    plan::ScalePhase,
-    scale::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
+use replimeter_instruments::scale::{
+    results::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
+    settings::ScalePhase,
 };
 
 use crate::scale::report::{FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, UPDATES};
-use replimeter_render::charts::grouped;
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, Stroke, Symbol},
+    charts::grouped,
     figures::rate,
     format::Format,
     report::Table,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use replimeter_instruments::scale::{Block, OperationResult};
-use replimeter_model::{load::LoadError, resources::ServerUse, scale::ScaleServer, time::Nanos};
+use replimeter_instruments::scale::{Block, OperationResult, results::ScaleServer};
+use replimeter_model::{load::LoadError, resources::ServerUse, time::Nanos};
 use replimeter_run::workloads::add_errors;
 use replimeter_stats::{signed::SignedHistogram, starts::Rounds};
 

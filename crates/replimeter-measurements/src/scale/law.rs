@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::{
-    estimate::Estimate,
-    plan::{MIN_COUNTS, ScalePhase, ScalePlan},
-    scale::{LawPoint, Prediction, Residual, ScaleFit},
+use replimeter_instruments::scale::{
+    results::{LawPoint, Prediction, Residual, ScaleFit},
+    settings::{MIN_COUNTS, ScalePhase, ScalePlan},
 };
+use replimeter_model::estimate::Estimate;
 use replimeter_stats::{
     starts::Rounds,
     usl::{self, Fit, NoFit, Point},

@@ -25,12 +25,15 @@ use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     load::FillProgress,
     preflight,
-    scale::{BlockError, BlockProgress, Clients, Disturbance, PreparedServers, Workloads},
+    scale::{
+        BlockError, BlockProgress, Clients, Disturbance, PreparedServers, Workloads,
+        results::{ScaleDocument, ScaleResults},
+        settings::{ScalePhase, ScalePlan, ScaleSettings},
+    },
 };
 use replimeter_model::{
-    plan::{CoreUse, Planned, ScalePhase, ScalePlan, ScaleSettings},
+    plan::{CoreUse, Planned},
     random::Random,
-    scale::{ScaleDocument, ScaleResults},
     target::Target,
     warning::{Warning, WarningCode},
 };

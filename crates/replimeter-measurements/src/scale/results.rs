@@ -1,8 +1,8 @@
 //! Computes the rows of the document.
 
-use replimeter_model::{
-    plan::{ScalePhase, ScalePlan},
-    scale::{PercentOfNone, ScaleRow},
+use replimeter_instruments::scale::{
+    results::{PercentOfNone, ScaleRow},
+    settings::{ScalePhase, ScalePlan},
 };
 use replimeter_stats::{
     series::distribution,

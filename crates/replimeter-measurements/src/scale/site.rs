@@ -9,15 +9,14 @@ use replimeter_engine::source::{ServerSource, SourceError, SourceErrorKind};
 use replimeter_instruments::{
     MeasureError,
     clock::Clock,
+    front::{results::RequestKind, site::HttpDriver},
     load::{GroupProgress, GroupResult, LoadProgress},
     preflight::Cluster,
     resources::NamedProcess,
-    scale::{Clients, OperationResult},
+    scale::{Clients, OperationResult, settings::ScaleSite},
 };
 use replimeter_model::{
-    front::RequestKind,
     load::{Arrivals, LoadError, NodeShare, OpenLoop},
-    plan::{HttpDriver, ScaleSite},
     time::Nanos,
 };
 use replimeter_run::{

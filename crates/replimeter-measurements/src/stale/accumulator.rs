@@ -1,10 +1,15 @@
 //! State of the run during the measurement.
 
-use replimeter_instruments::{load::GroupResult, stale::Outcome};
+use replimeter_instruments::{
+    load::GroupResult,
+    stale::{
+        Outcome,
+        results::{StaleResults, StaleRound, StaleWindow},
+    },
+};
 use replimeter_model::{
     record::{first_start, is_first_start},
     replication::Mode,
-    stale::{StaleResults, StaleRound, StaleWindow},
     time::Nanos,
     warning::Warning,
 };

@@ -4,20 +4,23 @@ use std::time::Duration;
 
 use replimeter_instruments::{
     load::{GroupResult, Workload},
-    stale::changed_by_others,
+    stale::{
+        changed_by_others,
+        results::{
+            FreshAfter, StaleLoad, StaleRead, StaleResults, StaleRound, StaleRow, StaleTimeline,
+            StaleWindow, Verdict, Violations, Witness, WitnessStep,
+        },
+        settings::SessionReset,
+        summary::StaleSummary,
+    },
 };
 use replimeter_model::{
     load::LoadRecord,
-    plan::{ReadConsistency, SessionReset},
-    stale::{
-        FreshAfter, StaleLoad, StaleRead, StaleResults, StaleRound, StaleRow, StaleTimeline,
-        StaleWindow, Verdict, Violations, Witness, WitnessStep,
-    },
+    read_consistency::ReadConsistency,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
 use replimeter_render::{figures::count, format::number};
-use replimeter_stats::stale::StaleSummary;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -209,7 +212,7 @@ impl CaseRounds {
 
     /// Adds a round.
     pub(super) fn record(&mut self, round: &StaleRound) {
-        use replimeter_model::stale::StalePhase::{AtOnce, Curve, Judged};
+        use replimeter_instruments::stale::results::StalePhase::{AtOnce, Curve, Judged};
         let counted = matches!(round.phase, AtOnce | Curve);
         if counted || round.phase == Judged {
             let last = round.reads.iter().map(|read| read.end).max();

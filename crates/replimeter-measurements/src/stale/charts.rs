@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::stale::{LoadWindow, StaleDocument, StaleRow, StaleTimeline, StaleWindow};
+use replimeter_instruments::stale::results::{
+    LoadWindow, StaleDocument, StaleRow, StaleTimeline, StaleWindow,
+};
 
 use crate::stale::report::{label, read_description};
-use replimeter_render::charts::{times_in, unit_for};
 use replimeter_render::{
     chart::{Axis, Chart, Mark, Point, Scale, SecondAxis, Series, Stroke},
+    charts::{times_in, unit_for},
     figures::{Unit, count, time},
     format::{Format, or_dash},
     report::Table,

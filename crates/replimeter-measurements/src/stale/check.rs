@@ -1,9 +1,10 @@
 //! Rejects roles and levels of read consistency that the servers do not support.
 
 use replimeter_engine::{dialect::sync_reads, source::Member};
+use replimeter_instruments::stale::settings::{READERS, StalePlan, StaleSettings};
 use replimeter_model::{
     engine::Engine,
-    plan::{Planned, READERS, StalePlan, StaleSettings},
+    plan::Planned,
     shape::Shape,
     target::{PRIMARY, Role, Target},
 };

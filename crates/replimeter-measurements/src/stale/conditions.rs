@@ -10,11 +10,14 @@ use replimeter_engine::dialect::sync_reads::Guarantee;
 use replimeter_instruments::{
     load::{BackgroundLoad, GroupResult, IntervalLatencies, LatencyRecorders, Versions},
     preflight::Cluster,
-    stale::{self, Event, Listener, MeasuredCase, Outcome, ReaderRef},
+    stale::{
+        self, Event, Listener, MeasuredCase, Outcome, ReaderRef,
+        results::{LoadWindow, StalePhase, StaleWindow},
+        settings::{LoadCase, ReadDelays, SessionReset, StalePlan},
+    },
 };
 use replimeter_model::{
-    plan::{LoadCase, ReadConsistency, ReadDelays, SessionReset, StalePlan},
-    stale::{LoadWindow, StalePhase, StaleWindow},
+    read_consistency::ReadConsistency,
     time::Nanos,
     time_span::TimeSpan,
     warning::{Warning, WarningCode},

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::stale::{FreshAfter, StaleDocument};
+use replimeter_instruments::stale::results::{FreshAfter, StaleDocument};
 use replimeter_render::reading::Column;
-use replimeter_run::figures;
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{DimensionSpec, Figures, SHAPE, SampleFile, share},
 };
 use replimeter_stats::compare::{Resampled, SampleSeries};

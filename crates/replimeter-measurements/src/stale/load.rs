@@ -11,11 +11,13 @@ use replimeter_instruments::{
     MeasureError,
     load::{BackgroundLoad, DataSet, FillProgress, LoadGroup, Versions, Workload, fill},
     preflight::Cluster,
-    stale::{self, ReaderRef},
+    stale::{
+        self, ReaderRef,
+        settings::{LoadCase, READERS, StalePlan},
+    },
 };
 use replimeter_model::{
-    load::{LoadSpec, OpenLoop},
-    plan::{LoadCase, LoadRate, READERS, StalePlan},
+    load::{LoadRate, LoadSpec, OpenLoop},
     replication::Relation,
     target::PRIMARY,
     time::Nanos,

@@ -22,14 +22,19 @@ use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     load::Workload,
     preflight::{self, Cluster},
-    stale::{self, ReaderRef, rows},
+    stale::{
+        self, ReaderRef,
+        results::{StaleDocument, StaleResults},
+        rows,
+        settings::{StalePlan, StaleSettings},
+    },
     table::ProbeTable,
 };
 use replimeter_model::{
     compare::Quantity,
-    load::LoadSpec,
-    plan::{CoreUse, LoadRate, Planned, ReadConsistency, StalePlan, StaleSettings, StopCondition},
-    stale::{StaleDocument, StaleResults},
+    load::{LoadRate, LoadSpec},
+    plan::{CoreUse, Planned, StopCondition},
+    read_consistency::ReadConsistency,
     target::Target,
     warning::{Warning, WarningCode},
 };

@@ -1,13 +1,14 @@
 //! A remedy of a site, and what it did in the rounds of a case.
 
-use replimeter_instruments::{resources::ResourceWatch, stale::Visitor};
-use replimeter_model::{
-    front::RequestKind,
-    plan::Remedy,
-    resources::ServerUse,
-    stale::{RemedyCost, StalePhase, StaleRound, StaleRow},
-    time::Nanos,
+use replimeter_instruments::{
+    front::{results::RequestKind, settings::Remedy},
+    resources::ResourceWatch,
+    stale::{
+        Visitor,
+        results::{RemedyCost, StalePhase, StaleRound, StaleRow},
+    },
 };
+use replimeter_model::{resources::ServerUse, time::Nanos};
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use replimeter_web::{
     client::PostingVisitor,

@@ -1,6 +1,6 @@
 //! `samples.parquet` of a `stale` run: one row for each reader and round.
 
-use replimeter_model::stale::{StaleRead, StaleRound};
+use replimeter_instruments::stale::results::{StaleRead, StaleRound};
 
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 

@@ -5,14 +5,18 @@ use std::time::{Duration, Instant};
 use replimeter_engine::source::{ServerSource, Servers, SourceError};
 use replimeter_instruments::{
     clock::Clock,
+    front::settings::Remedy,
     load::{self, FillProgress, Workload},
     preflight::Cluster,
     resources::{Meter, ResourceWatch},
-    stale::ReaderRef,
+    stale::{
+        ReaderRef,
+        settings::{SessionReset, StaleSite},
+    },
 };
 use replimeter_model::{
     load::DataSize,
-    plan::{ReadConsistency, Remedy, SessionReset, StaleSite},
+    read_consistency::ReadConsistency,
     target::Target,
     warning::{Warning, WarningCode},
 };

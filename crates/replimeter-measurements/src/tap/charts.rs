@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::tap::{TapDocument, TapWindow};
+use replimeter_instruments::tap::results::{TapDocument, TapWindow};
 
-use replimeter_render::charts::{times_in, unit_for};
 use replimeter_render::{
     chart::{Axis, Chart, Point, Scale, Series, Stroke},
+    charts::{times_in, unit_for},
     figures::{Unit, count},
     report::Table,
 };

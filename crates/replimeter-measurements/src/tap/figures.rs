@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_model::tap::TapDocument;
-use replimeter_run::figures;
+use replimeter_instruments::tap::results::TapDocument;
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{DimensionSpec, Figures, REPLICA, SHAPE, SampleFile},
 };
 use replimeter_stats::compare::of_rates_in_time;

@@ -7,17 +7,23 @@ mod windows;
 
 use std::{path::Path, time::Duration};
 
-use crate::tap::{
-    report::{CSV_HEADER, Totals, answer, csv, openmetrics, progress_line, report},
-    windows::TapWindows,
+use crate::{
+    tap::{
+        report::{CSV_HEADER, Totals, answer, csv, openmetrics, progress_line, report},
+        windows::TapWindows,
+    },
+    window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::{Args, Command};
-use replimeter_instruments::tap::{self, Event, Listener, Outcome};
+use replimeter_instruments::tap::{
+    self, Event, Listener, Outcome,
+    results::{TapDocument, TapResults, TapRow, TapWindow},
+    settings::{TapPlan, TapSettings},
+};
 use replimeter_model::{
     compare::Quantity,
-    plan::{CoreUse, Planned, TapPlan, TapSettings},
+    plan::{CoreUse, Planned},
     replication::Mode,
-    tap::{TapDocument, TapResults, TapRow, TapWindow},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -32,8 +38,6 @@ use replimeter_run::{
     outcome_of,
 };
 use serde::{Deserialize, Serialize};
-
-use crate::window_series::{MAX_WINDOWS, WindowSeries};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! `samples.parquet` of a `tap` run: one row for each window and replica; a row for each transaction of real
 //! traffic would be too many.
 
-use replimeter_model::tap::TapWindow;
+use replimeter_instruments::tap::results::TapWindow;
 
 use replimeter_render::rows::{Columns, TableSpec, columns};
 

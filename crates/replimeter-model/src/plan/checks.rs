@@ -6,10 +6,14 @@ use std::fmt::Display;
 use super::{PlanError, contradiction};
 use crate::time_span::TimeSpan;
 
-pub(super) const SECOND: TimeSpan = TimeSpan::from_secs(1);
-pub(super) const MINUTE: TimeSpan = TimeSpan::from_secs(60);
-pub(super) const HOUR: TimeSpan = TimeSpan::from_secs(3600);
-pub(super) const DAY: TimeSpan = TimeSpan::from_secs(86_400);
+/// A second.
+pub const SECOND: TimeSpan = TimeSpan::from_secs(1);
+/// A minute.
+pub const MINUTE: TimeSpan = TimeSpan::from_secs(60);
+/// An hour.
+pub const HOUR: TimeSpan = TimeSpan::from_secs(3600);
+/// A day.
+pub const DAY: TimeSpan = TimeSpan::from_secs(86_400);
 
 /// Returns the key of a field in plans.
 fn key(field: &str) -> String {
@@ -25,7 +29,7 @@ pub fn requires<T>(field: &str, needed: &str) -> Result<T, PlanError> {
 }
 
 /// Rejects values outside of a range; the message ends with `end`.
-pub(super) fn from_to<T: PartialOrd + Display>(
+pub fn from_to<T: PartialOrd + Display>(
     low: T,
     high: T,
     end: &str,
@@ -37,9 +41,7 @@ pub(super) fn from_to<T: PartialOrd + Display>(
 }
 
 /// Rejects 0; the message ends with `end`.
-pub(super) fn above_zero<T: Default + PartialEq>(
-    end: &str,
-) -> impl Fn(&str, &T) -> Result<(), PlanError> {
+pub fn above_zero<T: Default + PartialEq>(end: &str) -> impl Fn(&str, &T) -> Result<(), PlanError> {
     move |field, value| match *value == T::default() {
         true => contradiction(format!("{} must be above 0{end}", key(field))),
         false => Ok(()),
@@ -47,10 +49,7 @@ pub(super) fn above_zero<T: Default + PartialEq>(
 }
 
 /// Rejects an implausibly long time.
-pub(super) fn at_most(
-    most: TimeSpan,
-    what: &str,
-) -> impl Fn(&str, &TimeSpan) -> Result<(), PlanError> {
+pub fn at_most(most: TimeSpan, what: &str) -> impl Fn(&str, &TimeSpan) -> Result<(), PlanError> {
     move |field, value| match *value > most {
         true => contradiction(format!(
             "{} = {value}: {what} is at most {most}{}",
@@ -62,7 +61,7 @@ pub(super) fn at_most(
 }
 
 /// Rejects a part of a run that is longer than the whole. Its default is accepted, because Replimeter writes it into `plan.toml`.
-pub(super) fn part_of(
+pub fn part_of(
     whole: Option<TimeSpan>,
     default: TimeSpan,
 ) -> impl Fn(&str, &TimeSpan) -> Result<(), PlanError> {
@@ -76,7 +75,10 @@ pub(super) fn part_of(
 }
 
 /// Rejects an empty list, and duplicates in it.
-pub(super) fn distinct<T: PartialEq>(field: &str, values: &[T]) -> Result<(), PlanError> {
+///
+/// # Errors
+/// With the key, if it is empty or has a value twice.
+pub fn distinct<T: PartialEq>(field: &str, values: &[T]) -> Result<(), PlanError> {
     if values.is_empty() {
         return contradiction(format!("the list of {} is empty", key(field)));
     }
@@ -87,7 +89,7 @@ pub(super) fn distinct<T: PartialEq>(field: &str, values: &[T]) -> Result<(), Pl
 }
 
 /// Returns the first value that is there twice.
-pub(super) fn first_twice<T: PartialEq>(values: &[T]) -> Option<&T> {
+pub fn first_twice<T: PartialEq>(values: &[T]) -> Option<&T> {
     let mut all = values.iter().enumerate();
     all.find_map(|(index, value)| values[..index].contains(value).then_some(value))
 }
@@ -96,7 +98,7 @@ pub(super) fn first_twice<T: PartialEq>(values: &[T]) -> Option<&T> {
 const MIN_REPORT_INTERVAL: TimeSpan = TimeSpan::from_millis(100);
 
 /// Rejects report intervals that are too short, or longer than the run.
-pub(super) fn interval_in(
+pub fn interval_in(
     duration: Option<TimeSpan>,
 ) -> impl Fn(&str, &TimeSpan) -> Result<(), PlanError> {
     move |field, value| {

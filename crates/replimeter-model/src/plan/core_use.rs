@@ -26,7 +26,7 @@ pub struct CoreUse {
 
 /// The servers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerPlace {
+pub enum ServerPlace {
     /// Started by the run, on this machine.
     Sandbox,
     /// The same, with a quota of processor time for each server, or for some.
@@ -40,7 +40,7 @@ pub(crate) enum ServerPlace {
 impl ServerPlace {
     /// Returns where these servers are. A host name other than `localhost` is not resolved, and counts as
     /// another machine.
-    pub(crate) fn of(targets: &[Target]) -> Self {
+    pub fn of(targets: &[Target]) -> Self {
         let nodes = match targets {
             [Target::Nodes(nodes)] => nodes,
             _ if targets.iter().any(|one| matches!(one, Target::Running(_))) => return Self::Local,
@@ -60,7 +60,7 @@ impl ServerPlace {
     }
 
     /// Returns where the servers of a sandbox are that the run starts, and which may have a quota.
-    pub(crate) fn of_sandbox(may_have_quota: bool) -> Self {
+    pub fn of_sandbox(may_have_quota: bool) -> Self {
         if may_have_quota {
             Self::Quota
         } else {
@@ -89,7 +89,7 @@ impl CoreUse {
     /// server with half a core got no time at all for more than ten seconds (Linux 6.18, six of six runs of `lag --hosts`). Measuring threads have real-time priority
     /// only if no server shares their cores: it takes the cores from the servers, which the lag and a load show
     /// (`make bench PARTS=ablation`, and the methodology).
-    pub(crate) fn decide(
+    pub fn decide(
         keep_awake: &mut Option<bool>,
         real_time: Option<&mut Option<bool>>,
         threads: u32,

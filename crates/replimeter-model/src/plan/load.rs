@@ -4,12 +4,15 @@ use super::{PlanError, contradiction};
 use crate::load::{Arrivals, DataSize, LoadSpec, RatedLoad};
 
 /// Returns the threads of all loads.
-pub(super) fn threads(loads: &[RatedLoad]) -> u32 {
+pub fn threads(loads: &[RatedLoad]) -> u32 {
     loads.iter().map(|load| load.spec.threads).sum()
 }
 
 /// The loads, each with its rate; a common rate is repeated for each.
-pub(super) fn loads(
+///
+/// # Errors
+/// If the settings contradict each other, or a rate is 0.
+pub fn loads(
     specs: &[LoadSpec],
     rate: &mut Option<Vec<u64>>,
     arrivals: &mut Option<Arrivals>,

@@ -1,61 +1,30 @@
-//! Plans: all settings of a run, with defaults filled in.
+//! Plans: all settings of a run, with defaults filled in; here is what those of all measurements share.
 
-mod backlog;
-mod calibrate;
-mod checks;
-mod core_use;
-mod cost;
+pub mod checks;
+pub mod core_use;
 mod explain;
-mod exposure;
 mod file;
-mod front;
-mod lag;
-mod load;
-mod load_settings;
-mod loss;
+pub mod load;
 mod one_or_more;
 mod place;
-mod reference;
-mod scale;
 mod settings;
-mod site;
-mod stale;
-mod starts;
-mod stop_condition;
-mod tap;
+pub mod starts;
+pub mod stop_condition;
 mod target;
-mod warm_up;
+pub mod warm_up;
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 use toml::Table;
 
 pub use self::{
-    backlog::{BacklogPlan, BacklogSettings},
-    calibrate::{CalibratePlan, CalibrateSettings, Conditions, ReferencePlan},
     checks::requires,
     core_use::{CoreUse, Decision},
-    cost::{CostMode, CostModes, CostPlan, CostServers, CostSettings, Durability, LoggedMode},
     explain::explain,
-    exposure::{ExposurePlan, ExposureSettings},
     file::{PlanFile, Planned, command},
-    front::{FrontPlan, FrontSettings, Remedy},
-    lag::{DEFAULT_SIZE, LagPlan, LagSettings, Method, Methods, Pace, StampJoin, WritePattern},
-    load_settings::{LoadRunPlan, LoadSettings},
-    loss::{CrashKind, LossCase, LossPlan, LossSettings},
     one_or_more::OneOrMore,
-    reference::DelayShape,
-    scale::{
-        MIN_COUNTS, ReplicaCounts, ScaleMode, ScalePhase, ScalePlan, ScaleSettings, ScaleSite,
-    },
     settings::{Settings, default_text, is_absent, on_off, with_default},
-    site::{HttpDriver, SitePlan, Through},
-    stale::{
-        CheckedLoadReads, JudgedConnections, LoadCase, LoadRate, READERS, ReadConsistency,
-        ReadDelays, SessionReset, StalePace, StalePlan, StaleSettings, StaleSite,
-    },
     stop_condition::{DEFAULT_ROUNDS, StopCondition},
-    tap::{GroupBy, TapPlan, TapSettings},
     target::{TargetSettings, check_nodes},
     warm_up::WarmUp,
 };
@@ -110,9 +79,10 @@ pub enum PlanError {
     Contradiction(String),
 }
 
-fn contradiction<T>(message: impl Into<String>) -> Result<T, PlanError> {
+/// Rejects settings that contradict each other.
+///
+/// # Errors
+/// Always.
+pub fn contradiction<T>(message: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError::Contradiction(message.into()))
 }
-
-#[cfg(test)]
-mod tests;

@@ -21,10 +21,10 @@ const WARM_UP_OF_ONE: u64 = 50;
 const WARM_UP_OF_EACH: u64 = 20;
 
 /// Rejects several starts of servers that are not restarted, and chooses one for them.
-pub(super) fn only_of_sandboxes(
-    starts: &mut Option<u32>,
-    targets: &[Target],
-) -> Result<(), PlanError> {
+///
+/// # Errors
+/// If several starts are given for such servers.
+pub fn only_of_sandboxes(starts: &mut Option<u32>, targets: &[Target]) -> Result<(), PlanError> {
     let restarted = targets
         .iter()
         .all(|target| matches!(target, Target::Sandbox(_)));
@@ -41,7 +41,7 @@ pub(super) fn only_of_sandboxes(
 }
 
 /// Rejects numbers of starts that the rounds or the time cannot be shared among.
-pub(super) fn share(until: StopCondition) -> impl Fn(&str, &u32) -> Result<(), PlanError> {
+pub fn share(until: StopCondition) -> impl Fn(&str, &u32) -> Result<(), PlanError> {
     move |field, starts| {
         from_to(1, MAX_STARTS, "")(field, starts)?;
         match until {
@@ -54,7 +54,7 @@ pub(super) fn share(until: StopCondition) -> impl Fn(&str, &u32) -> Result<(), P
 }
 
 /// Rejects an implausible time over which starts are spread, and any with one start.
-pub(super) fn spread(starts: u32) -> impl Fn(&str, &TimeSpan) -> Result<(), PlanError> {
+pub fn spread(starts: u32) -> impl Fn(&str, &TimeSpan) -> Result<(), PlanError> {
     move |field, time| match starts {
         0 | 1 => contradiction("over spreads starts over a time: give starts 2 or more"),
         _ => at_most(DAY, "the time over which starts are spread")(field, time),
@@ -62,7 +62,7 @@ pub(super) fn spread(starts: u32) -> impl Fn(&str, &TimeSpan) -> Result<(), Plan
 }
 
 /// Returns the number of starts that the rounds or the time are enough for.
-pub(super) fn enough_for(until: StopCondition) -> u32 {
+pub fn enough_for(until: StopCondition) -> u32 {
     let starts = match until {
         StopCondition::Rounds(rounds) => rounds / START_ROUNDS,
         StopCondition::Elapsed(span) => span.0.as_secs(),
@@ -71,7 +71,7 @@ pub(super) fn enough_for(until: StopCondition) -> u32 {
 }
 
 /// Returns the default warm-up of each start.
-pub(super) fn warm_up(starts: u32) -> WarmUp {
+pub fn warm_up(starts: u32) -> WarmUp {
     WarmUp::Rounds(match starts {
         1 => WARM_UP_OF_ONE,
         _ => WARM_UP_OF_EACH,
@@ -79,7 +79,7 @@ pub(super) fn warm_up(starts: u32) -> WarmUp {
 }
 
 /// Returns the part of the start with this number, from 1, of `starts`: the parts add up to the whole.
-pub(super) fn part(whole: StopCondition, start: u32, starts: u32) -> StopCondition {
+pub fn part(whole: StopCondition, start: u32, starts: u32) -> StopCondition {
     match whole {
         StopCondition::Rounds(rounds) => {
             StopCondition::Rounds(share_of_start(rounds, start, starts))
@@ -89,13 +89,13 @@ pub(super) fn part(whole: StopCondition, start: u32, starts: u32) -> StopConditi
 }
 
 /// Returns the start's share of a number of rounds.
-pub(super) fn share_of_start(rounds: u64, start: u32, starts: u32) -> u64 {
+pub fn share_of_start(rounds: u64, start: u32, starts: u32) -> u64 {
     let until = |start: u32| rounds * u64::from(start) / u64::from(starts);
     until(start) - until(start - 1)
 }
 
 /// Returns the start's seed: each start draws numbers of its own.
-pub(super) fn seed(seed: u64, start: u32) -> u64 {
+pub fn seed(seed: u64, start: u32) -> u64 {
     seed.wrapping_add(u64::from(start - 1))
 }
 

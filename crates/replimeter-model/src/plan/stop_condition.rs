@@ -17,7 +17,10 @@ pub enum StopCondition {
 
 impl StopCondition {
     /// Returns the condition from a number of rounds or a time, one of which may be given.
-    pub(super) fn of(rounds: Option<u64>, duration: Option<TimeSpan>) -> Result<Self, PlanError> {
+    ///
+    /// # Errors
+    /// If both are given, or one is 0.
+    pub fn of(rounds: Option<u64>, duration: Option<TimeSpan>) -> Result<Self, PlanError> {
         match (rounds, duration) {
             (Some(_), Some(_)) => contradiction("give either rounds or duration, not both"),
             (Some(0), None) => contradiction("rounds must be at least 1"),

@@ -248,7 +248,8 @@ impl TargetSettings {
     }
 
     /// Returns the settings that several shapes share.
-    pub(super) fn common(&self, shape: Shape) -> SandboxSpec {
+    #[must_use]
+    pub fn common(&self, shape: Shape) -> SandboxSpec {
         let linked = self.link_delay.is_some()
             || self.link_jitter.is_some()
             || self.link_bandwidth.is_some();

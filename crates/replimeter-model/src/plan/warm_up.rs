@@ -20,7 +20,7 @@ pub enum WarmUp {
 }
 
 /// Checks the warm-up of a command without rounds: a time of at most `most`, which is a part of the duration unless it is the default.
-pub(super) fn of(
+pub fn of(
     command: &str,
     duration: TimeSpan,
     default: WarmUp,
@@ -39,7 +39,10 @@ pub(super) fn of(
 }
 
 /// Rejects an implausible warm-up of a command with rounds.
-pub(super) fn of_rounds(field: &str, value: &WarmUp) -> Result<(), PlanError> {
+///
+/// # Errors
+/// With the key and the value.
+pub fn of_rounds(field: &str, value: &WarmUp) -> Result<(), PlanError> {
     value
         .as_time()
         .map_or(Ok(()), |time| at_most(HOUR, "a warm-up")(field, &time))

@@ -5,12 +5,12 @@ use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 use replimeter_engine::ServerError;
 use replimeter_instruments::{
     clock::Clock,
-    stale::{Visit, Visited, Visitor},
+    stale::{
+        Visit, Visited, Visitor,
+        results::{StaleRead, Verdict},
+    },
 };
-use replimeter_model::{
-    stale::{StaleRead, Verdict},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 use serde::Deserialize;
 use tokio::{
     runtime::{Builder, Runtime},

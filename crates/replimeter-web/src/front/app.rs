@@ -7,8 +7,8 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use replimeter_engine::{ErrorClass, ErrorKind, ServerError};
-use replimeter_instruments::{clock::thread_cpu, sync::lock};
-use replimeter_model::{front::RequestKind, time::Nanos};
+use replimeter_instruments::{clock::thread_cpu, front::results::RequestKind, sync::lock};
+use replimeter_model::time::Nanos;
 use serde::Serialize;
 
 use super::{

@@ -23,15 +23,14 @@ use std::{
 use replimeter_engine::{Node, ServerError, facts::ServerFacts};
 use replimeter_instruments::{
     clock::Clock,
+    front::settings::Remedy,
     kill::GivenUp,
     preflight::CheckedReplica,
     resources::{CountedProcess, NamedProcess, threads_time},
     sync::lock,
 };
-use replimeter_model::{load::ReadTarget, plan::Remedy, random::Random};
+use replimeter_model::{load::ReadTarget, random::Random};
 
-pub use self::monitor::UseChange;
-pub use self::traffic::{Answered, PageState, Traffic, add_error};
 use self::{
     monitor::Monitor,
     page::Pages,
@@ -39,6 +38,10 @@ use self::{
     remedy::{PRIMARY, Rule},
     traffic::Acknowledged,
     visitor::CookieNames,
+};
+pub use self::{
+    monitor::UseChange,
+    traffic::{Answered, PageState, Traffic, add_error},
 };
 use crate::server::{HttpServer, VisitorLimits};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use replimeter_model::{plan::Remedy, random::Random, time::Nanos};
+use replimeter_instruments::front::settings::Remedy;
+use replimeter_model::{random::Random, time::Nanos};
 
 use super::visitor::{LastPost, Visitor};
 

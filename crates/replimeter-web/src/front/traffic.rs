@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use replimeter_model::{front::RequestKind, time::Nanos};
+use replimeter_instruments::front::results::RequestKind;
+use replimeter_model::time::Nanos;
 
 /// Posts that are remembered for the age of a page.
 const MAX_REMEMBERED: usize = 65_536;

@@ -11,8 +11,6 @@ use std::{
 };
 
 use replimeter_model::{
-    plan::{LagPlan, Method},
-    sample::{LagSample, Phase, Sighting, SightingDetail, Write},
     stages::Stages,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -31,6 +29,10 @@ use super::{
 use crate::{
     MeasureError,
     clock::Clock,
+    lag::{
+        sample::{LagSample, Phase, Sighting, SightingDetail, Write},
+        settings::{LagPlan, Method},
+    },
     preflight::Cluster,
     table::{RowBudget, keep_alive},
 };

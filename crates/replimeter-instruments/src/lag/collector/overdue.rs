@@ -1,15 +1,15 @@
 //! Detects rows that are overdue.
 
 use replimeter_engine::{ErrorKind, ServerError};
-use replimeter_model::{
-    plan::Method,
-    sample::{Phase, Write},
-    time::Nanos,
-};
+use replimeter_model::time::Nanos;
 
 use super::{super::Slot, Collector};
 use crate::{
     MeasureError,
+    lag::{
+        sample::{Phase, Write},
+        settings::Method,
+    },
     preflight::{CheckedReplica, Cluster},
 };
 

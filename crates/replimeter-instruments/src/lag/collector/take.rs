@@ -2,11 +2,6 @@
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use replimeter_model::{
-    plan::Method,
-    sample::{Phase, Sighting, SightingDetail},
-};
-
 use super::{
     super::{
         Slot,
@@ -15,6 +10,10 @@ use super::{
         writer::WriterEvent,
     },
     Collector, PendingRow,
+};
+use crate::lag::{
+    sample::{Phase, Sighting, SightingDetail},
+    settings::Method,
 };
 
 impl Collector<'_> {

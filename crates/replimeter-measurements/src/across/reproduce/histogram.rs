@@ -1,12 +1,15 @@
 //! The histogram of lag.
 
+use replimeter_instruments::lag::{
+    results::{HistogramBin, LagDocument, LagRow},
+    summary::FAR,
+};
 use replimeter_model::{
     estimate::Estimate,
-    lag::{HistogramBin, LagDocument, LagRow},
     record::Distribution,
     reproduce::{Claim, Table, Verdict},
 };
-use replimeter_stats::{lag::FAR, share::Proportion};
+use replimeter_stats::share::Proportion;
 
 use super::{claim, question, ratio, shown, table, within};
 use crate::lag::headline::overall_rows;
@@ -157,7 +160,8 @@ fn percent_of(row: &LagRow, wanted: impl Fn(&HistogramBin) -> bool) -> Estimate 
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{lag::LagResults, record::TargetRecord};
+    use replimeter_instruments::lag::results::LagResults;
+    use replimeter_model::record::TargetRecord;
 
     use super::*;
     use crate::across::reproduce::tests::verdicts;

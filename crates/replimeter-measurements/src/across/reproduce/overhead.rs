@@ -1,10 +1,9 @@
 //! The cost of waiting for the acknowledgement.
 
+use replimeter_instruments::cost::{results::CostDocument, settings::LoggedMode};
 use replimeter_model::{
-    cost::CostDocument,
     engine::Engine,
     estimate::Estimate,
-    plan::LoggedMode,
     replication::Mode,
     reproduce::{Claim, Table, Verdict},
 };
@@ -173,10 +172,8 @@ fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &st
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        cost::{CostResults, CostRow},
-        record::Distribution,
-    };
+    use replimeter_instruments::cost::results::{CostResults, CostRow};
+    use replimeter_model::record::Distribution;
 
     use super::*;
 

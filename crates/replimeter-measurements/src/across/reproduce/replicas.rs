@@ -1,10 +1,12 @@
 //! Read replicas.
 
+use replimeter_instruments::scale::{
+    results::{ScaleDocument, ScaleRow},
+    settings::ScalePhase,
+};
 use replimeter_model::{
     estimate::Estimate,
-    plan::ScalePhase,
     reproduce::{Claim, Table, Verdict},
-    scale::{ScaleDocument, ScaleRow},
 };
 
 use super::{Changed, Judged, claim, fixed, ratio, shown, table, with_changed, within};
@@ -142,10 +144,8 @@ pub fn replicas(site: &ScaleDocument, apart: Option<&ScaleDocument>) -> (Table, 
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        reproduce::Verdict,
-        scale::{PercentOfNone, ScaleResults},
-    };
+    use replimeter_instruments::scale::results::{PercentOfNone, ScaleResults};
+    use replimeter_model::reproduce::Verdict;
 
     use super::*;
     use crate::across::reproduce::tests::verdicts;

@@ -1,9 +1,9 @@
 //! Stale reads.
 
+use replimeter_instruments::stale::results::{StaleDocument, StaleRow};
 use replimeter_model::{
     estimate::Estimate,
     reproduce::{Claim, Table, Verdict},
-    stale::{StaleDocument, StaleRow},
 };
 
 use super::{claim, fixed, table, within};
@@ -207,7 +207,8 @@ fn synchronous(waiting: &[&StaleRow]) -> Claim {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{record::Distribution, stale::StaleResults};
+    use replimeter_instruments::stale::results::StaleResults;
+    use replimeter_model::record::Distribution;
 
     use super::*;
     use crate::across::reproduce::tests::verdicts;

@@ -1,8 +1,8 @@
 //! The sweep over sizes.
 
+use replimeter_instruments::lag::results::{LagDocument, SweepLoop};
 use replimeter_model::{
     estimate::Estimate,
-    lag::{LagDocument, SweepLoop},
     reproduce::{Claim, Table, Verdict},
 };
 use replimeter_stats::{
@@ -169,7 +169,7 @@ pub fn sweep(document: &LagDocument, later: Option<&LagDocument>) -> (Table, Vec
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::lag::{LagResults, SweepTable};
+    use replimeter_instruments::lag::results::{LagResults, SweepTable};
 
     use super::*;
     use crate::across::reproduce::tests::verdicts;

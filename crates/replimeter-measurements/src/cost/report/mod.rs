@@ -4,12 +4,11 @@ mod words;
 
 use std::time::Duration;
 
-use replimeter_model::{
-    cost::{CostDocument, CostRow},
-    estimate::Estimate,
-    plan::LoggedMode,
-    time_span::TimeSpan,
+use replimeter_instruments::cost::{
+    results::{CostDocument, CostRow},
+    settings::LoggedMode,
 };
+use replimeter_model::{estimate::Estimate, time_span::TimeSpan};
 
 pub(crate) use self::words::answer;
 use self::words::{how, sentences};
@@ -47,7 +46,8 @@ pub(crate) fn relative(row: &CostRow) -> Estimate {
 
 /// Returns the mode of a row.
 pub(crate) fn label(run: &CostDocument, row: &CostRow) -> String {
-    run.label_of(&row.engine, row.mode.name(), row.wait_point.as_deref())
+    run.results
+        .label_of(&row.engine, row.mode.name(), row.wait_point.as_deref())
 }
 
 /// Returns the unit that suits all latencies of a run.
@@ -146,7 +146,7 @@ fn steps(run: &CostDocument) -> Table {
         &[
             ("mode", &|step| {
                 let point = step.wait_point.as_deref();
-                Cell::from(run.label_of(&step.engine, step.mode.name(), point))
+                Cell::from(run.results.label_of(&step.engine, step.mode.name(), point))
             }),
             ("baseline", &|step| step.baseline.name().into()),
             ("threads", &|step| step.threads.into()),
@@ -286,12 +286,13 @@ pub(crate) fn report(run: &CostDocument) -> Report {
 
 #[cfg(test)]
 pub(crate) fn example() -> CostDocument {
+    use replimeter_instruments::cost::{
+        results::{AddedLatency, CostResults, CostStep, RelativeFigure, ReplicaBehind},
+        settings::CostSettings,
+    };
     use replimeter_model::{
-        cost::{AddedLatency, CostResults, CostStep, RelativeFigure, ReplicaBehind},
         load::Rate,
-        plan::CostSettings,
-        record::ClientRecord,
-        record::Distribution,
+        record::{ClientRecord, Distribution},
         replication::Mode,
         resources::PerOperation,
     };
@@ -388,7 +389,7 @@ pub(crate) fn example() -> CostDocument {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::cost::{CostResults, SelfComparison, SelfTest};
+    use replimeter_instruments::cost::results::{CostResults, SelfComparison, SelfTest};
 
     use super::*;
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use replimeter_model::{
-    cost::{AddedLatency, CostDocument, CostResults, CostRow, SelfTest},
-    estimate::Estimate,
-    plan::LoggedMode,
+use replimeter_instruments::cost::{
+    results::{AddedLatency, CostDocument, CostResults, CostRow, SelfTest},
+    settings::LoggedMode,
 };
+use replimeter_model::estimate::Estimate;
 
 use super::{delay, label, relative};
 use replimeter_render::{

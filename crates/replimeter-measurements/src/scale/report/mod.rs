@@ -2,11 +2,11 @@
 
 mod words;
 
-use replimeter_model::{
-    plan::ScalePhase,
-    resources::PerOperation,
-    scale::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
+use replimeter_instruments::scale::{
+    results::{ScaleDocument, ScaleFit, ScaleRow, ScaleServer},
+    settings::ScalePhase,
 };
+use replimeter_model::resources::PerOperation;
 
 pub(crate) use self::words::answer;
 use self::words::{estimate, laws, sentences};
@@ -337,11 +337,14 @@ pub(crate) fn report(run: &ScaleDocument) -> Report {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use replimeter_instruments::scale::{
+        results::{LawPoint, PercentOfNone, Prediction, Residual, ScaleResults},
+        settings::ScaleSettings,
+    };
     use replimeter_model::{
         estimate::Estimate,
-        plan::{PlanFile, ScaleSettings},
+        plan::PlanFile,
         record::{ClientRecord, TargetRecord},
-        scale::{LawPoint, PercentOfNone, Prediction, Residual, ScaleResults},
     };
 
     use super::*;

@@ -1,15 +1,17 @@
 //! The sentences of a `scale` report.
 
-use replimeter_model::{
-    estimate::Estimate,
-    load::ReadTarget,
-    plan::{HttpDriver, ScalePhase, Through},
-    scale::{Prediction, ScaleDocument},
-    time_span::TimeSpan,
+use replimeter_instruments::{
+    front::site::{HttpDriver, Through},
+    scale::{
+        results::{Prediction, ScaleDocument},
+        settings::ScalePhase,
+    },
 };
+use replimeter_model::{estimate::Estimate, load::ReadTarget, time_span::TimeSpan};
 
-use super::super::law::holds;
-use super::{FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row};
+use super::{
+    super::law::holds, FigureOf, INSERTS, INSERTS_OF_NONE, SELECTS, SELECTS_OF_NONE, counts, row,
+};
 use replimeter_render::{
     figures::{count, rate, time},
     format::{Format, number},

@@ -4,11 +4,13 @@ mod words;
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
+use replimeter_instruments::{
+    front::site::Through,
+    stale::results::{RemedyCost, StaleDocument, StaleRow},
+};
 use replimeter_model::{
-    plan::Through,
     record::{Distribution, RunStatus},
     resources::PerOperation,
-    stale::{RemedyCost, StaleDocument, StaleRow},
 };
 
 use crate::starts::spread;
@@ -394,10 +396,8 @@ pub(crate) fn report(run: &StaleDocument) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::{
-        record::{Distribution, StartSpread},
-        stale::{FreshAfter, StaleResults, Violations},
-    };
+    use replimeter_instruments::stale::results::{FreshAfter, StaleResults, Violations};
+    use replimeter_model::record::{Distribution, StartSpread};
 
     use super::*;
 

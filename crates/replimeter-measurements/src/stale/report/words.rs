@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use replimeter_model::{
-    plan::Through,
-    record::Distribution,
-    stale::{LoadWindow, StaleDocument, StaleLoad, StaleRow, StaleTimeline, StaleWindow, Witness},
+use replimeter_instruments::{
+    front::site::Through,
+    stale::results::{
+        LoadWindow, StaleDocument, StaleLoad, StaleRow, StaleTimeline, StaleWindow, Witness,
+    },
 };
+use replimeter_model::record::Distribution;
 
 use super::{label, read_description};
 use crate::starts::covered;
@@ -422,7 +424,7 @@ fn gap(run: &StaleDocument, load: &StaleLoad) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::stale::FreshAfter;
+    use replimeter_instruments::stale::results::FreshAfter;
 
     use super::*;
 

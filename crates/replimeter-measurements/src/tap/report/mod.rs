@@ -4,10 +4,8 @@ mod stream;
 
 use std::fmt::Write as _;
 
-use replimeter_model::{
-    record::Distribution,
-    tap::{TapClock, TapDocument, TapRow, TapStream},
-};
+use replimeter_instruments::tap::results::{TapClock, TapDocument, TapRow, TapStream};
+use replimeter_model::record::Distribution;
 
 pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, progress_line};
 use replimeter_render::{

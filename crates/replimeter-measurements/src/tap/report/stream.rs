@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use replimeter_model::tap::TapWindow;
+use replimeter_instruments::tap::results::TapWindow;
 
 use replimeter_render::{
     csv::inert,

@@ -1,0 +1,4 @@
+//! Calibrations: `lag` with known delays, and against the reference.
+
+pub mod results;
+pub mod settings;
