@@ -23,6 +23,7 @@ pub mod node;
 mod opened;
 pub mod option_file;
 pub mod position;
+pub mod rules;
 pub mod session;
 mod silent;
 mod socket;

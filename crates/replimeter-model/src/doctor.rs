@@ -226,6 +226,34 @@ pub struct Finding {
     pub hint: String,
 }
 
+impl Finding {
+    /// Returns a finding about several servers.
+    pub fn among(
+        severity: Severity,
+        code: FindingCode,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity,
+            code,
+            node: None,
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// Returns it as a finding about this server, with which its message begins.
+    #[must_use]
+    pub fn about(self, name: &str, address: &str) -> Self {
+        Self {
+            node: Some(name.to_owned()),
+            message: format!("{name} ({address}): {}", self.message),
+            ..self
+        }
+    }
+}
+
 /// A warning in the form that every command's document has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorWarning {

@@ -9,7 +9,7 @@ use replimeter_model::engine::Engine;
 
 use crate::{
     ServerError, Session,
-    dialect::{self, binlog::binlog},
+    dialect::{self, log::LogSettings},
     facts::ServerFacts,
 };
 
@@ -43,7 +43,7 @@ pub fn check(
 
 /// Returns the missing setting and a hint.
 fn missing(facts: &ServerFacts, role: FollowPurpose) -> Option<(String, String)> {
-    let log = binlog(facts);
+    let log = LogSettings::of(facts);
     if !log.on {
         let hint = "enable it (log_bin=binlog) and restart the server, or measure by polling (`replimeter lag`)";
         return Some((

@@ -2,13 +2,13 @@
 
 pub mod applier_user;
 pub mod appliers;
-pub mod binlog;
 pub mod connections;
 pub mod counters;
 pub mod flow_control;
 pub mod galera;
 pub mod group;
 pub mod locks;
+pub mod log;
 mod mariadb;
 mod mysql;
 pub mod postponed;

@@ -2,7 +2,7 @@
 
 use replimeter_model::doctor::{ClockDifference, Finding, FindingCode, Severity};
 
-use super::{CheckContext, among};
+use super::CheckContext;
 
 /// The smallest difference that is reported, in microseconds.
 const TOLERATED_US: f64 = 1_000.0;
@@ -29,7 +29,7 @@ pub(super) fn check(differences: &[ClockDifference]) -> Vec<Finding> {
         .filter(|one| one.offset_us.abs() - one.bound_us > TOLERATED_US);
     apart
         .map(|one| {
-            let mut finding = among(
+            let mut finding = Finding::among(
                 Severity::Warning,
                 FindingCode::ClockOffset,
                 format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use replimeter_model::doctor::{Finding, FindingCode as Code, Severity};
 
 use super::{
-    CheckContext, about, among,
+    CheckContext, about,
     examination::{Examination, ServerState},
 };
 
@@ -151,7 +151,7 @@ fn galera(view: &CheckContext<'_>) -> Vec<Finding> {
                 .iter()
                 .map(|(server, _, node)| format!("{} sees {}", server.name, node.size))
                 .collect();
-            findings.push(among(
+            findings.push(Finding::among(
                 Severity::Error,
                 Code::ClusterSplit,
                 format!(
@@ -173,14 +173,14 @@ fn galera(view: &CheckContext<'_>) -> Vec<Finding> {
                 .len() as u64
         };
         if wide.contains("OFF") {
-            findings.push(among(
+            findings.push(Finding::among(
                 Severity::Info,
                 Code::GaleraGtids,
                 format!("wsrep_gtid_mode is not ON on all of {}: the same transaction has a different GTID in each node's binary log", names.join(", ")),
                 "to compare binary logs or attach replicas to any node, start every node with wsrep_gtid_mode=ON, one wsrep_gtid_domain_id for all and its own gtid_domain_id",
             ));
         } else if distinct("wsrep_gtid_domain_id") > 1 {
-            findings.push(among(
+            findings.push(Finding::among(
                 Severity::Warning,
                 Code::GaleraGtids,
                 format!(
@@ -190,7 +190,7 @@ fn galera(view: &CheckContext<'_>) -> Vec<Finding> {
                 "give every node the same wsrep_gtid_domain_id and restart it",
             ));
         } else if named > 1 && distinct("gtid_domain_id") < named {
-            findings.push(among(
+            findings.push(Finding::among(
                 Severity::Warning,
                 Code::GaleraGtids,
                 format!(
@@ -229,7 +229,7 @@ fn groups(view: &CheckContext<'_>) -> Vec<Finding> {
 fn size(members: u64, named: u64, what: &str, names: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if members > named {
-        findings.push(among(
+        findings.push(Finding::among(
             Severity::Info,
             Code::MembersNotNamed,
             format!(
@@ -240,7 +240,7 @@ fn size(members: u64, named: u64, what: &str, names: &[&str]) -> Vec<Finding> {
         ));
     }
     if members > 0 && members.is_multiple_of(2) {
-        findings.push(among(
+        findings.push(Finding::among(
             Severity::Info,
             Code::EvenMembers,
             format!(

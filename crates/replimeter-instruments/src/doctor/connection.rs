@@ -7,7 +7,7 @@ use replimeter_model::{
 };
 
 use super::{
-    CheckContext, about, among,
+    CheckContext, about,
     examination::{Examination, ServerState},
 };
 use crate::{
@@ -236,7 +236,7 @@ fn identities(view: &CheckContext<'_>) -> Vec<Finding> {
                     "name each server once",
                 ));
             } else if !own.uuid.is_empty() && own.uuid == identity.uuid {
-                findings.push(among(
+                findings.push(Finding::among(
                     Severity::Error,
                     Code::DuplicateServerUuid,
                     format!("{both} have the same server_uuid, {}: a data directory was copied with its auto.cnf", own.uuid),
@@ -247,7 +247,7 @@ fn identities(view: &CheckContext<'_>) -> Vec<Finding> {
                     && state.membership.same_cluster(&other.membership))
             {
                 // Galera nodes that share GTIDs have one server_id by design.
-                findings.push(among(
+                findings.push(Finding::among(
                     Severity::Error,
                     Code::DuplicateServerId,
                     format!(

@@ -1,17 +1,13 @@
 //! Binary logs, GTIDs and appliers.
 
-use replimeter_engine::dialect::{
-    appliers::appliers,
-    binlog::{Binlog, binlog},
-    statements,
-};
+use replimeter_engine::dialect::{appliers::appliers, log::LogSettings, statements};
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
     replication::Relation,
 };
 
 use super::{
-    CheckContext, about, among,
+    CheckContext, about,
     examination::{Examination, ServerState},
     replication::filter_texts,
 };
@@ -20,7 +16,7 @@ use crate::{SCHEMA, TABLE};
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
-        let log = binlog(&state.facts);
+        let log = LogSettings::of(&state.facts);
         findings.extend(of_log(view, index, server, state, &log));
         findings.extend(gtids(view, index, server, state));
         findings.extend(applying(view, index, server, state));
@@ -35,7 +31,7 @@ fn of_log(
     index: usize,
     server: &Examination,
     state: &ServerState,
-    log: &Binlog,
+    log: &LogSettings,
 ) -> Vec<Finding> {
     let mut findings = Vec::from_iter(written(view, index, server, state, log));
     let relation = view.relation(index);
@@ -58,7 +54,7 @@ fn written(
     index: usize,
     server: &Examination,
     state: &ServerState,
-    log: &Binlog,
+    log: &LogSettings,
 ) -> Option<Finding> {
     let relation = view.relation(index);
     let (severity, code, message, hint) = if !log.on
@@ -107,7 +103,7 @@ fn written(
 }
 
 /// Returns findings about the format of the log.
-fn format(server: &Examination, log: &Binlog) -> Vec<Finding> {
+fn format(server: &Examination, log: &LogSettings) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut add = |severity, code, message: String, hint: String| {
         findings.push(about(severity, code, server, message, hint))
@@ -215,7 +211,7 @@ fn not_strict(view: &CheckContext<'_>) -> Option<Finding> {
         .map(|(_, server, _)| server.name.as_str())
         .collect();
     (!lax.is_empty()).then(|| {
-        among(
+        Finding::among(
             Severity::Info,
             Code::GtidNotStrict,
             format!("gtid_strict_mode is OFF on {}: binary logs can contain out-of-order GTIDs without an error", lax.join(", ")),
@@ -304,7 +300,7 @@ fn durability(view: &CheckContext<'_>) -> Option<Finding> {
     let all: Vec<(&str, bool, String)> = view
         .reached()
         .map(|(_, server, state)| {
-            let log = binlog(&state.facts);
+            let log = LogSettings::of(&state.facts);
             (server.name.as_str(), log.durable(), log.durability())
         })
         .collect();
@@ -314,7 +310,7 @@ fn durability(view: &CheckContext<'_>) -> Option<Finding> {
             .iter()
             .map(|(name, _, settings)| format!("{name} {settings}"))
             .collect();
-        return Some(among(
+        return Some(Finding::among(
             Severity::Info,
             Code::DurabilityDiffers,
             format!("servers flush their logs differently: {}", each.join("; ")),
@@ -326,7 +322,7 @@ fn durability(view: &CheckContext<'_>) -> Option<Finding> {
         .writer
         .filter(|writer| view.state(*writer).is_some())?;
     let state = view.state(index)?;
-    let log = binlog(&state.facts);
+    let log = LogSettings::of(&state.facts);
     (!log.durable()).then(|| {
         about(
             Severity::Info,

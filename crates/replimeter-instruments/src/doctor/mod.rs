@@ -5,7 +5,6 @@
 mod clocks;
 mod cluster;
 mod connection;
-mod errant;
 mod examination;
 mod logs;
 mod replication;
@@ -18,7 +17,12 @@ mod topology;
 
 use std::{thread, time::Duration};
 
-use replimeter_engine::{ServerError, position::executed, source::Member};
+use replimeter_engine::{
+    ServerError,
+    position::executed,
+    rules::{self, Subject},
+    source::Member,
+};
 use replimeter_model::{
     doctor::{Diagnosis, Finding, FindingCode, Severity},
     replication::{Mode, Relation},
@@ -150,7 +154,7 @@ fn read_executed(
         read(servers, index);
     }
     if let Some(writer) = topology.writer
-        && errant::check(&CheckContext { servers, topology })
+        && rules::errant(&CheckContext { servers, topology }.subjects())
             .iter()
             .any(|finding| finding.severity > Severity::Info)
     {
@@ -174,7 +178,7 @@ fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<Mode>) ->
     findings.extend(replication::check(&view));
     findings.extend(semi_sync::check(&view));
     findings.extend(logs::check(&view));
-    findings.extend(errant::check(&view));
+    findings.extend(rules::errant(&view.subjects()));
     findings.extend(clocks::check(&clocks));
     findings.extend(settings::check(&view));
     findings.extend(refused(&view, &findings));
@@ -237,6 +241,31 @@ impl<'a> CheckContext<'a> {
             .filter_map(|(index, server)| Some((index, server, server.seen()?)))
     }
 
+    /// Returns a server as the engine's rules see it.
+    fn subject(
+        &self,
+        index: usize,
+        server: &'a Examination,
+        state: &'a ServerState,
+    ) -> Subject<'a> {
+        Subject {
+            name: &server.name,
+            address: &server.address,
+            facts: &state.facts,
+            membership: &state.membership,
+            executed: &state.executed,
+            relation: self.relation(index),
+            channel_sources: &self.topology.channel_sources[index],
+        }
+    }
+
+    /// Returns all servers as the engine's rules see them.
+    fn subjects(&self) -> Vec<Option<Subject<'a>>> {
+        let all = self.servers.iter().enumerate();
+        all.map(|(index, server)| Some(self.subject(index, server, server.seen()?)))
+            .collect()
+    }
+
     /// Returns how a server receives writes.
     fn relation(&self, index: usize) -> Relation {
         self.topology.relations[index]
@@ -279,32 +308,10 @@ fn about(
     message: impl std::fmt::Display,
     hint: impl Into<String>,
 ) -> Finding {
-    Finding {
-        severity,
-        code,
-        node: Some(server.name.clone()),
-        message: format!("{}: {message}", server.title()),
-        hint: hint.into(),
-    }
+    Finding::among(severity, code, message.to_string(), hint).about(&server.name, &server.address)
 }
 
 /// Returns a count with its noun.
 fn number(count: u64, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Returns a finding about several servers.
-fn among(
-    severity: Severity,
-    code: FindingCode,
-    message: impl Into<String>,
-    hint: impl Into<String>,
-) -> Finding {
-    Finding {
-        severity,
-        code,
-        node: None,
-        message: message.into(),
-        hint: hint.into(),
-    }
 }

@@ -11,7 +11,7 @@ use replimeter_model::{
 };
 
 use super::{
-    CheckContext, about, among,
+    CheckContext, about,
     examination::{Examination, ServerState},
     topology::reaches,
 };
@@ -281,7 +281,7 @@ fn chain_broken(view: &CheckContext<'_>, index: usize) -> Option<Finding> {
             view.relation(index),
             Relation::Writer | Relation::None | Relation::Unknown
         );
-    let log = replimeter_engine::dialect::binlog::binlog(&state.facts);
+    let log = replimeter_engine::dialect::log::LogSettings::of(&state.facts);
     (passes_on && !log.logs_updates).then(|| {
         let why = if log.on { format!("{}=OFF", log.updates_variable) } else { "its binary log is off".to_owned() };
         about(
@@ -307,7 +307,7 @@ fn circular(view: &CheckContext<'_>) -> Option<Finding> {
         .map(|index| view.title(index))
         .collect();
     (!circle.is_empty()).then(|| {
-        among(
+        Finding::among(
             Severity::Warning,
             Code::CircularReplication,
             format!("{} replicate in a circle: writes on more than one of them may conflict", circle.join(", ")),
@@ -340,7 +340,7 @@ fn seconds_behind(view: &CheckContext<'_>) -> Option<Finding> {
         })
         .collect();
     if behind {
-        return Some(among(
+        return Some(Finding::among(
             Severity::Warning,
             Code::SecondsBehind,
             format!(
@@ -351,7 +351,7 @@ fn seconds_behind(view: &CheckContext<'_>) -> Option<Finding> {
         ));
     }
     (!said.is_empty()).then(|| {
-        among(
+        Finding::among(
             Severity::Info,
             Code::SecondsBehind,
             format!("replicas report Seconds_Behind: {}", said.join(", ")),

@@ -7,7 +7,7 @@ use replimeter_model::{
 };
 
 use super::{
-    CheckContext, about, among,
+    CheckContext, about,
     examination::{Examination, ServerState},
     topology::reaches,
 };
@@ -336,7 +336,7 @@ fn versions(view: &CheckContext<'_>) -> Vec<Finding> {
             .collect();
         if versions.len() > 1 {
             let listed: Vec<String> = versions.into_iter().collect();
-            findings.push(among(
+            findings.push(Finding::among(
                 Severity::Info,
                 Code::VersionsDiffer,
                 format!("the servers are {}", listed.join(", ")),

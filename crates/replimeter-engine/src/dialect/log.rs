@@ -1,10 +1,10 @@
-//! Settings of the binary log and of its durability.
+//! Settings of the log that replicas read, and of its durability.
 
 use crate::facts::ServerFacts;
 
-/// The binary log's settings.
+/// The settings of a binary log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Binlog {
+pub struct LogSettings {
     /// Whether the server writes a binary log.
     pub on: bool,
     /// `ROW`, `MIXED` or `STATEMENT`.
@@ -21,7 +21,28 @@ pub struct Binlog {
     pub redo_flush: String,
 }
 
-impl Binlog {
+/// The names of the variable for logging what a replica applies.
+const UPDATES: [&str; 2] = ["log_replica_updates", "log_slave_updates"];
+
+impl LogSettings {
+    /// Returns the settings of the server with these variables.
+    #[must_use]
+    pub fn of(facts: &ServerFacts) -> Self {
+        let known = UPDATES
+            .into_iter()
+            .find(|name| facts.variables.contains_key(*name));
+        let updates_variable = known.unwrap_or("log_slave_updates");
+        Self {
+            on: facts.on("log_bin"),
+            format: facts.get("binlog_format").to_ascii_uppercase(),
+            row_image: facts.get("binlog_row_image").to_ascii_uppercase(),
+            updates_variable,
+            logs_updates: facts.on("log_bin") && facts.on(updates_variable),
+            sync: facts.get("sync_binlog").to_owned(),
+            redo_flush: facts.get("innodb_flush_log_at_trx_commit").to_owned(),
+        }
+    }
+
     /// Returns whether a crash of the machine loses no acknowledged transaction.
     #[must_use]
     pub fn durable(&self) -> bool {
@@ -44,25 +65,6 @@ impl Binlog {
     }
 }
 
-/// Returns the binary log's settings of the server with these variables.
-#[must_use]
-pub fn binlog(facts: &ServerFacts) -> Binlog {
-    let updates = ["log_replica_updates", "log_slave_updates"];
-    let known = updates
-        .into_iter()
-        .find(|name| facts.variables.contains_key(*name));
-    let updates_variable = known.unwrap_or("log_slave_updates");
-    Binlog {
-        on: facts.on("log_bin"),
-        format: facts.get("binlog_format").to_ascii_uppercase(),
-        row_image: facts.get("binlog_row_image").to_ascii_uppercase(),
-        updates_variable,
-        logs_updates: facts.on("log_bin") && facts.on(updates_variable),
-        sync: facts.get("sync_binlog").to_owned(),
-        redo_flush: facts.get("innodb_flush_log_at_trx_commit").to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use replimeter_model::engine::Engine;
@@ -81,7 +83,7 @@ mod tests {
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect();
-            binlog(&ServerFacts {
+            LogSettings::of(&ServerFacts {
                 engine: Engine::MariaDb,
                 version: String::new(),
                 variables,

@@ -1,0 +1,5 @@
+//! Checks of MariaDB and MySQL.
+
+mod errant;
+
+pub use self::errant::errant;
