@@ -1,16 +1,47 @@
 //! Checks of servers for `doctor`. What they read and advise differs between engines, and has a folder for each family of engines.
+//!
+//! A [`Rule`] is data: it finds the values of one setting. What needs more of a server's state, or several servers, is a function.
 
 mod mysql;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use replimeter_model::{
     doctor::{Finding, FindingCode, Severity},
     replication::Relation,
 };
 
-pub use self::mysql::errant;
+pub use self::mysql::{acknowledgements, errant, members};
 use crate::{facts::ServerFacts, membership::Membership, position::Executed};
+
+/// A check of one setting of a server.
+struct Rule {
+    severity: Severity,
+    code: FindingCode,
+    /// Returns whether it concerns a server.
+    concerns: fn(&Subject<'_>) -> bool,
+    /// The names of the setting in different versions.
+    names: &'static [&'static str],
+    /// The values that are found, in any case.
+    values: &'static [&'static str],
+    /// The message without the server, in which `{value}` is the setting's value.
+    message: &'static str,
+    hint: &'static str,
+}
+
+impl Rule {
+    /// Returns the finding about a server, if there is one. A setting that the server does not have has none.
+    fn finding(&self, server: &Subject<'_>) -> Option<Finding> {
+        let mut values = self.names.iter().map(|name| server.facts.get(name));
+        let value = values.find(|value| !value.is_empty())?;
+        let mut listed = self.values.iter();
+        let is_found = listed.any(|one| one.eq_ignore_ascii_case(value));
+        (is_found && (self.concerns)(server)).then(|| {
+            let message = self.message.replace("{value}", value);
+            server.about(self.severity, self.code, message, self.hint)
+        })
+    }
+}
 
 /// A server that was read, as checks see it.
 #[derive(Clone, Copy)]
@@ -23,18 +54,29 @@ pub struct Subject<'a> {
     pub facts: &'a ServerFacts,
     /// How it takes part in replication.
     pub membership: &'a Membership,
+    /// Its counters.
+    pub counters: &'a BTreeMap<String, String>,
+    /// How long flow control stopped writes while it was examined, and the length of that time, in nanoseconds.
+    pub stopped: Option<(u64, u64)>,
     /// Which transactions it has executed.
     pub executed: &'a Executed,
     /// How it receives writes.
     pub relation: Relation,
     /// The indexes of the sources of all of its channels, where they are known.
     pub channel_sources: &'a [Option<usize>],
+    /// Whether another of the servers replicates from it.
+    pub is_source: bool,
 }
 
 /// All servers; `None` for one that could not be read.
 pub type Subjects<'a> = [Option<Subject<'a>>];
 
 impl Subject<'_> {
+    /// Returns the findings of these rules.
+    fn findings(&self, rules: &[Rule]) -> Vec<Finding> {
+        rules.iter().filter_map(|rule| rule.finding(self)).collect()
+    }
+
     /// Returns a finding about this server.
     fn about(
         &self,

@@ -3,13 +3,11 @@
 //! written, no lock is taken and no setting is changed except those of Replimeter's own sessions.
 
 mod clocks;
-mod cluster;
 mod connection;
 mod examination;
 mod logs;
 mod replication;
 mod rows;
-mod semi_sync;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -172,13 +170,14 @@ fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<Mode>) ->
         _ => mode,
     };
     let clocks = clocks::differences(&view);
+    let subjects = view.subjects();
     let mut findings = Vec::new();
     findings.extend(connection::check(&view));
-    findings.extend(cluster::check(&view));
+    findings.extend(rules::members(&subjects));
     findings.extend(replication::check(&view));
-    findings.extend(semi_sync::check(&view));
+    findings.extend(rules::acknowledgements(&subjects));
     findings.extend(logs::check(&view));
-    findings.extend(rules::errant(&view.subjects()));
+    findings.extend(rules::errant(&subjects));
     findings.extend(clocks::check(&clocks));
     findings.extend(settings::check(&view));
     findings.extend(refused(&view, &findings));
@@ -253,9 +252,12 @@ impl<'a> CheckContext<'a> {
             address: &server.address,
             facts: &state.facts,
             membership: &state.membership,
+            counters: &state.counters,
+            stopped: state.stopped,
             executed: &state.executed,
             relation: self.relation(index),
             channel_sources: &self.topology.channel_sources[index],
+            is_source: self.is_source(index),
         }
     }
 
@@ -309,9 +311,4 @@ fn about(
     hint: impl Into<String>,
 ) -> Finding {
     Finding::among(severity, code, message.to_string(), hint).about(&server.name, &server.address)
-}
-
-/// Returns a count with its noun.
-fn number(count: u64, one: &str) -> String {
-    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,62 +1,55 @@
 //! Semi-synchronous replication: whether the configuration is in effect.
 
-use replimeter_engine::dialect::{
-    Channel,
-    semi_sync::{PrimaryState, VariableNames},
-    statements,
-};
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
     replication::Relation,
 };
 
-use super::{CheckContext, about, examination::ServerState, number};
+use crate::{
+    dialect::{
+        Channel,
+        semi_sync::{PrimaryState, VariableNames},
+        statements::{self, ChannelPart},
+    },
+    facts::ServerFacts,
+    rules::{Subject, Subjects, number, read},
+};
 
-fn words(state: &ServerState) -> VariableNames {
-    VariableNames::of(&state.facts).unwrap_or(VariableNames::NEWEST)
+fn words(facts: &ServerFacts) -> VariableNames {
+    VariableNames::of(facts).unwrap_or(VariableNames::NEWEST)
 }
 
-pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
+/// Returns findings about primaries that wait for acknowledgements, then about replicas that send them.
+#[must_use]
+pub fn acknowledgements(servers: &Subjects<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (index, server, state) in view.reached() {
-        let Some(primary) = &state.membership.semi_sync else {
-            continue;
-        };
+    for server in read(servers) {
         // A replica may be configured for a later role as primary.
-        let writes = view.relation(index) == Relation::Writer || view.is_source(index);
-        if primary.enabled && (writes || primary.clients > 0) {
-            findings.extend(of_primary(view, index, primary).into_iter().map(
-                |(severity, code, message, hint)| about(severity, code, server, message, hint),
-            ));
-        }
+        let writes = server.relation == Relation::Writer || server.is_source;
+        let primary = server.membership.semi_sync.as_ref();
+        let primary = primary.filter(|primary| primary.enabled && (writes || primary.clients > 0));
+        findings.extend(
+            primary
+                .into_iter()
+                .flat_map(|primary| of_primary(server, primary)),
+        );
     }
-    for (index, server, state) in view.reached() {
-        for (number, channel) in state.channels().iter().enumerate() {
-            let source = view.topology.channel_sources[index][number];
-            let Some(primary) = source
-                .and_then(|source| view.state(source))
-                .and_then(|source| source.membership.semi_sync.as_ref())
-            else {
-                continue;
-            };
-            let source_name = source
-                .map(|source| view.servers[source].name.clone())
-                .unwrap_or_default();
-            if let Some((severity, code, message, hint)) =
-                of_replica(state, channel, primary, &source_name)
-            {
-                findings.push(about(severity, code, server, message, hint));
-            }
+    for server in read(servers) {
+        let channels = server.membership.channels().iter();
+        for (channel, source) in channels.zip(server.channel_sources) {
+            let source = source.and_then(|source| servers[source].as_ref());
+            findings.extend(source.and_then(|source| of_replica(server, channel, source)));
         }
     }
     findings
 }
 
-type FindingDraft = (Severity, Code, String, String);
-
-fn of_primary(view: &CheckContext<'_>, index: usize, primary: &PrimaryState) -> Vec<FindingDraft> {
-    let names = view.state(index).map_or(VariableNames::NEWEST, words);
-    let mut drafts = Vec::new();
+fn of_primary(server: &Subject<'_>, primary: &PrimaryState) -> Vec<Finding> {
+    let names = words(server.facts);
+    let mut findings = Vec::new();
+    let mut add = |severity, code, message: String, hint: String| {
+        findings.push(server.about(severity, code, message, hint))
+    };
     let PrimaryState {
         clients,
         wait_for,
@@ -64,24 +57,24 @@ fn of_primary(view: &CheckContext<'_>, index: usize, primary: &PrimaryState) -> 
         ..
     } = primary;
     if *clients == 0 {
-        drafts.push((
+        let effect = if primary.active {
+            format!("the next write waits {timeout_ms} ms, until the timeout")
+        } else {
+            "replication is asynchronous".to_owned()
+        };
+        add(
             Severity::Warning,
             Code::SemiSyncNoClients,
             format!(
-                "semi-synchronous replication is enabled, but no replica acknowledges: {}",
-                if primary.active {
-                    format!("the next write waits {timeout_ms} ms, until the timeout")
-                } else {
-                    "replication is asynchronous".to_owned()
-                }
+                "semi-synchronous replication is enabled, but no replica acknowledges: {effect}"
             ),
             format!(
                 "on a replica: SET GLOBAL {}_enabled=ON; then restart its receiving thread",
                 names.replica
             ),
-        ));
+        );
     } else if !primary.active {
-        drafts.push((
+        add(
             Severity::Warning,
             Code::SemiSyncFallenBack,
             format!(
@@ -89,10 +82,10 @@ fn of_primary(view: &CheckContext<'_>, index: usize, primary: &PrimaryState) -> 
                 number(*clients, "replica")
             ),
             "check whether a replica is stopped or slower than the timeout; once one has caught up, the next write it acknowledges makes replication semi-synchronous again".to_owned(),
-        ));
+        );
     }
     if *clients > 0 && wait_for > clients {
-        drafts.push((
+        add(
             Severity::Warning,
             Code::SemiSyncWaitCount,
             format!(
@@ -103,10 +96,10 @@ fn of_primary(view: &CheckContext<'_>, index: usize, primary: &PrimaryState) -> 
                 "connect more replicas, or SET GLOBAL {}_{}={clients};",
                 names.primary, names.count
             ),
-        ));
+        );
     }
     if primary.unacknowledged > 0 {
-        drafts.push((
+        add(
             Severity::Warning,
             Code::SemiSyncUnacknowledged,
             format!(
@@ -114,10 +107,13 @@ fn of_primary(view: &CheckContext<'_>, index: usize, primary: &PrimaryState) -> 
                 number(primary.unacknowledged, "transaction"),
                 primary.acknowledged
             ),
-            format!("raise {}_timeout (now {timeout_ms} ms), or find out why no replica acknowledged in time", names.primary),
-        ));
+            format!(
+                "raise {}_timeout (now {timeout_ms} ms), or find out why no replica acknowledged in time",
+                names.primary
+            ),
+        );
     }
-    drafts.push((
+    add(
         Severity::Info,
         Code::SemiSyncSettings,
         format!(
@@ -125,44 +121,34 @@ fn of_primary(view: &CheckContext<'_>, index: usize, primary: &PrimaryState) -> 
             primary.wait_point
         ),
         if primary.wait_point == "AFTER_COMMIT" {
-            "AFTER_COMMIT: other sessions may read a row before a replica has it, and a crash may lose it".to_owned()
+            "AFTER_COMMIT: other sessions may read a row before a replica has it, and a crash may lose it"
         } else {
-            "AFTER_SYNC: a replica may show a row before the primary acknowledges it, so lag may be negative".to_owned()
-        },
-    ));
-    drafts
+            "AFTER_SYNC: a replica may show a row before the primary acknowledges it, so lag may be negative"
+        }
+        .to_owned(),
+    );
+    findings
 }
 
-fn of_replica(
-    state: &ServerState,
-    channel: &Channel,
-    primary: &PrimaryState,
-    source: &str,
-) -> Option<FindingDraft> {
-    let names = words(state);
-    let restart = statements::restart(
-        state.facts.engine,
-        channel,
-        statements::ChannelPart::Receiver,
-    );
-    match (
-        primary.enabled,
-        state.membership.acknowledges.enabled,
-        state.membership.acknowledges.active,
-    ) {
-        (true, true, false) if channel.running() => Some((
+fn of_replica(server: &Subject<'_>, channel: &Channel, source: &Subject<'_>) -> Option<Finding> {
+    let primary = source.membership.semi_sync.as_ref()?;
+    let (own, source) = (server.membership.acknowledges, source.name);
+    let names = words(server.facts);
+    let restart = statements::restart(server.facts.engine, channel, ChannelPart::Receiver);
+    let (severity, code, message, hint) = match (primary.enabled, own.enabled, own.active) {
+        (true, true, false) if channel.running() => (
             Severity::Warning,
             Code::SemiSyncReceiverNotRestarted,
             format!(
                 "its side of semi-synchronous replication is enabled but not in effect: it does not acknowledge to {source}"
             ),
             format!("its receiving thread started before that: {restart}"),
-        )),
+        ),
         (true, false, _) => {
             // Other replicas may acknowledge instead.
             let enough =
                 primary.active && primary.clients >= primary.wait_for && primary.clients > 0;
-            Some((
+            (
                 if enough {
                     Severity::Info
                 } else {
@@ -173,16 +159,17 @@ fn of_replica(
                     "{source} is semi-synchronous, but this replica's side is off: it receives asynchronously"
                 ),
                 format!("SET GLOBAL {}_enabled=ON; {restart}", names.replica),
-            ))
+            )
         }
-        (false, true, _) => Some((
+        (false, true, _) => (
             Severity::Warning,
             Code::SemiSyncPrimaryOff,
             format!(
                 "its side of semi-synchronous replication is enabled, but that of {source} is not: replication is asynchronous"
             ),
             format!("on {source}: SET GLOBAL {}_enabled=ON;", names.primary),
-        )),
-        _ => None,
-    }
+        ),
+        _ => return None,
+    };
+    Some(server.about(severity, code, message, hint))
 }
