@@ -30,6 +30,28 @@ pub fn list(text: &str) -> Vec<String> {
 }
 
 impl Filters {
+    /// Returns them as the server reports them.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        let lists = [
+            ("Do_DB", &self.do_schemas),
+            ("Ignore_DB", &self.ignore_schemas),
+            ("Do_Table", &self.do_tables),
+            ("Ignore_Table", &self.ignore_tables),
+            ("Wild_Do_Table", &self.wild_do_tables),
+            ("Wild_Ignore_Table", &self.wild_ignore_tables),
+        ];
+        let mut out: Vec<String> = lists
+            .iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(name, list)| format!("{name}={}", list.join(",")))
+            .collect();
+        if !self.rewrites.is_empty() {
+            out.push(format!("Rewrite_DB={}", self.rewrites));
+        }
+        out
+    }
+
     /// Returns the filter that excludes `schema.table`, as the server reports it; `None` when it
     /// passes.
     #[must_use]

@@ -84,3 +84,21 @@ pub enum Relation {
     /// The server could not be queried.
     Unknown,
 }
+
+impl Relation {
+    /// Returns the mode of the writer's cluster, if the server receives writes as a member of it.
+    #[must_use]
+    pub fn cluster(self) -> Option<Mode> {
+        match self {
+            Self::Galera => Some(Mode::Galera),
+            Self::Group => Some(Mode::Group),
+            Self::Writer | Self::Channel | Self::None | Self::Unknown => None,
+        }
+    }
+
+    /// Returns whether the server receives writes as a member of the writer's cluster.
+    #[must_use]
+    pub fn in_cluster(self) -> bool {
+        self.cluster().is_some()
+    }
+}

@@ -7,10 +7,6 @@ use crate::facts::ServerFacts;
 pub struct LogSettings {
     /// Whether the server writes a binary log.
     pub on: bool,
-    /// `ROW`, `MIXED` or `STATEMENT`.
-    pub format: String,
-    /// `FULL`, `MINIMAL` …; empty when the server does not show it.
-    pub row_image: String,
     /// The variable for logging what a replica applies.
     pub updates_variable: &'static str,
     /// Whether a replica logs what it applies, so that others can replicate from it.
@@ -34,8 +30,6 @@ impl LogSettings {
         let updates_variable = known.unwrap_or("log_slave_updates");
         Self {
             on: facts.on("log_bin"),
-            format: facts.get("binlog_format").to_ascii_uppercase(),
-            row_image: facts.get("binlog_row_image").to_ascii_uppercase(),
             updates_variable,
             logs_updates: facts.on("log_bin") && facts.on(updates_variable),
             sync: facts.get("sync_binlog").to_owned(),

@@ -237,10 +237,7 @@ pub fn channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, S
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
-pub fn binlog_filters(
-    engine: Engine,
-    session: &mut Session,
-) -> Result<Option<Filters>, ServerError> {
+pub fn log_filters(engine: Engine, session: &mut Session) -> Result<Option<Filters>, ServerError> {
     let statements = match engine {
         Engine::MariaDb => mariadb::BINLOG_STATUS,
         Engine::MySql => mysql::BINLOG_STATUS,

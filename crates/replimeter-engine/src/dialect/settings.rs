@@ -4,21 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::{ServerError, Session, facts::ServerFacts};
 
-/// Returns the value of the first of these variables that the server has; "" for none.
-fn first<'f>(facts: &'f ServerFacts, names: &[&str]) -> &'f str {
-    names
-        .iter()
-        .map(|name| facts.get(name))
-        .find(|value| !value.is_empty())
-        .unwrap_or("")
-}
-
-/// Returns the default transaction isolation of sessions, such as `REPEATABLE-READ`.
-#[must_use]
-pub fn isolation(facts: &ServerFacts) -> &str {
-    first(facts, &["transaction_isolation", "tx_isolation"])
-}
-
 /// Returns the setting with which transactions begin read-only, if it is on. An applier takes it over when it starts, and stops at
 /// its first transaction.
 #[must_use]

@@ -74,6 +74,15 @@ pub fn restart(engine: Engine, channel: &Channel, part: ChannelPart) -> String {
     )
 }
 
+/// Returns the option of the statement that changes a channel, for its delay.
+#[must_use]
+pub fn delay_option(engine: Engine) -> &'static str {
+    match engine {
+        Engine::MariaDb => "MASTER_DELAY",
+        Engine::MySql => "SOURCE_DELAY",
+    }
+}
+
 /// Returns the statement that makes a server refuse the writes of all users whom it can refuse.
 #[must_use]
 pub fn forbid_writes(engine: Engine) -> &'static str {

@@ -11,8 +11,10 @@ use replimeter_model::{
     replication::Relation,
 };
 
-pub use self::mysql::{acknowledgements, errant, members};
-use crate::{facts::ServerFacts, membership::Membership, position::Executed};
+pub use self::mysql::{
+    ENGINES_DIFFER, acknowledgements, broken_chain, errant, logs, members, sessions, stages,
+};
+use crate::{facts::ServerFacts, filter::Filters, membership::Membership, position::Executed};
 
 /// A check of one setting of a server.
 struct Rule {
@@ -22,11 +24,18 @@ struct Rule {
     concerns: fn(&Subject<'_>) -> bool,
     /// The names of the setting in different versions.
     names: &'static [&'static str],
-    /// The values that are found, in any case.
-    values: &'static [&'static str],
+    values: Values,
     /// The message without the server, in which `{value}` is the setting's value.
     message: &'static str,
     hint: &'static str,
+}
+
+/// The values of a setting that are found, in any case.
+enum Values {
+    /// These.
+    Are(&'static [&'static str]),
+    /// All except for these.
+    Other(&'static [&'static str]),
 }
 
 impl Rule {
@@ -34,8 +43,11 @@ impl Rule {
     fn finding(&self, server: &Subject<'_>) -> Option<Finding> {
         let mut values = self.names.iter().map(|name| server.facts.get(name));
         let value = values.find(|value| !value.is_empty())?;
-        let mut listed = self.values.iter();
-        let is_found = listed.any(|one| one.eq_ignore_ascii_case(value));
+        let any = |listed: &[&str]| listed.iter().any(|one| one.eq_ignore_ascii_case(value));
+        let is_found = match self.values {
+            Values::Are(listed) => any(listed),
+            Values::Other(listed) => !any(listed),
+        };
         (is_found && (self.concerns)(server)).then(|| {
             let message = self.message.replace("{value}", value);
             server.about(self.severity, self.code, message, self.hint)
@@ -58,10 +70,14 @@ pub struct Subject<'a> {
     pub counters: &'a BTreeMap<String, String>,
     /// How long flow control stopped writes while it was examined, and the length of that time, in nanoseconds.
     pub stopped: Option<(u64, u64)>,
+    /// The filters of its log; `None` when it has no log, or when they could not be read.
+    pub log_filters: Option<&'a Filters>,
     /// Which transactions it has executed.
     pub executed: &'a Executed,
     /// How it receives writes.
     pub relation: Relation,
+    /// The index of the server that it receives from, if that is by a channel.
+    pub source: Option<usize>,
     /// The indexes of the sources of all of its channels, where they are known.
     pub channel_sources: &'a [Option<usize>],
     /// Whether another of the servers replicates from it.

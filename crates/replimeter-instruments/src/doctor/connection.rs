@@ -127,7 +127,7 @@ fn privileges(
     );
     if writer || view.is_source(index) {
         refused(
-            state.binlog_filters.as_ref().err(),
+            state.log_filters.as_ref().err(),
             Severity::Warning,
             "the filters of its binary log",
             &format!("{} ON *.*", statements::binlog_monitor_privilege(engine)),

@@ -90,8 +90,8 @@ pub(super) struct ServerState {
     /// How long flow control stopped writes during the examination, and the length of the
     /// examination, in nanoseconds.
     pub(super) stopped: Option<(u64, u64)>,
-    /// Filters of the binary log; `None` when it is off.
-    pub(super) binlog_filters: Result<Option<Filters>, ServerError>,
+    /// Filters of its log; `None` when that is off.
+    pub(super) log_filters: Result<Option<Filters>, ServerError>,
     /// Which transactions it has executed.
     pub(super) executed: Executed,
     /// The tables for rows of runs.
@@ -246,7 +246,7 @@ fn read(declared: &Member, calendar: &Calendar) -> Result<(ServerState, OpenServ
         sysdate_is_now: settings::sysdate_is_now(session)?,
         counters: settings::counters(session)?,
         stopped: None,
-        binlog_filters: unless_disconnected(dialect::binlog_filters(facts.engine, session))?,
+        log_filters: unless_disconnected(dialect::log_filters(facts.engine, session))?,
         // Read once the writer is known: from replicas before their sources.
         executed: Executed::Unknown("not queried".to_owned()),
         unnamed: UnnamedReplicas::default(),

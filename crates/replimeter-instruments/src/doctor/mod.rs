@@ -5,7 +5,6 @@
 mod clocks;
 mod connection;
 mod examination;
-mod logs;
 mod replication;
 mod rows;
 mod settings;
@@ -31,6 +30,7 @@ use self::{
     topology::{Topology, topology},
 };
 use crate::{
+    SCHEMA, TABLE,
     clock::Calendar,
     discovery::{DiscoveredServer, Source, find_topology},
     preflight::find_unnamed,
@@ -176,7 +176,7 @@ fn diagnose(servers: &[Examination], topology: &Topology, mode: Option<Mode>) ->
     findings.extend(rules::members(&subjects));
     findings.extend(replication::check(&view));
     findings.extend(rules::acknowledgements(&subjects));
-    findings.extend(logs::check(&view));
+    findings.extend(rules::logs(&subjects, SCHEMA, &TABLE));
     findings.extend(rules::errant(&subjects));
     findings.extend(clocks::check(&clocks));
     findings.extend(settings::check(&view));
@@ -254,8 +254,10 @@ impl<'a> CheckContext<'a> {
             membership: &state.membership,
             counters: &state.counters,
             stopped: state.stopped,
+            log_filters: state.log_filters.as_ref().ok().and_then(Option::as_ref),
             executed: &state.executed,
             relation: self.relation(index),
+            source: self.source(index).map(|source| source.server),
             channel_sources: &self.topology.channel_sources[index],
             is_source: self.is_source(index),
         }
@@ -282,8 +284,7 @@ impl<'a> CheckContext<'a> {
     fn upstream(&self, index: usize) -> Option<usize> {
         match self.relation(index) {
             Relation::Channel => self.source(index).map(|source| source.server),
-            Relation::Galera | Relation::Group => self.topology.writer,
-            Relation::Writer | Relation::None | Relation::Unknown => None,
+            relation => self.topology.writer.filter(|_| relation.in_cluster()),
         }
     }
 

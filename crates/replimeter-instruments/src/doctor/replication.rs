@@ -2,7 +2,7 @@
 
 use replimeter_engine::{
     dialect::{Channel, ThreadState, appliers, statements},
-    filter::Filters,
+    rules,
 };
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
@@ -48,7 +48,7 @@ pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
                 "expect more lag: writes of the other sources are applied between the measured ones",
             ));
         }
-        findings.extend(chain_broken(view, index));
+        findings.extend(rules::broken_chain(&view.subject(index, server, state)));
         findings.extend(unnamed(server, state));
     }
     findings.extend(circular(view));
@@ -118,8 +118,8 @@ fn words(channel: &Channel) -> String {
 fn unnamed_source(view: &CheckContext<'_>, index: usize, channel: &Channel) -> Finding {
     let sources = |at: usize| view.topology.channel_sources[at].iter().flatten().copied();
     let in_cluster = |at: usize| {
-        use Relation::{Galera, Group, Writer};
-        matches!(view.relation(at), Writer | Galera | Group)
+        let relation = view.relation(at);
+        relation == Relation::Writer || relation.in_cluster()
     };
     let fact = format!(
         "{} (server_id {}) comes from a server that is not named",
@@ -185,11 +185,7 @@ fn of_channel(
         );
     }
     if channel.delay_s > 0 {
-        let delay = if engine == Engine::MariaDb {
-            "MASTER_DELAY"
-        } else {
-            "SOURCE_DELAY"
-        };
+        let delay = statements::delay_option(engine);
         add(
             Severity::Warning,
             Code::DelayedReplica,
@@ -237,7 +233,7 @@ fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) ->
             format!("let the schema `{SCHEMA}` pass the filter during the measurement"),
         ));
     }
-    let mut filters = filter_texts(&channel.filters);
+    let mut filters = channel.filters.texts();
     filters.extend(appliers::other_filters(channel));
     (!filters.is_empty()).then(|| {
         about(
@@ -248,48 +244,6 @@ fn filtered(server: &Examination, channel: &Channel, words: &str, used: bool) ->
             format!(
                 "the schema `{SCHEMA}` passes; the filtered data costs the replica less than the source"
             ),
-        )
-    })
-}
-
-/// Returns filters as the server reports them.
-pub(super) fn filter_texts(filters: &Filters) -> Vec<String> {
-    let lists = [
-        ("Do_DB", &filters.do_schemas),
-        ("Ignore_DB", &filters.ignore_schemas),
-        ("Do_Table", &filters.do_tables),
-        ("Ignore_Table", &filters.ignore_tables),
-        ("Wild_Do_Table", &filters.wild_do_tables),
-        ("Wild_Ignore_Table", &filters.wild_ignore_tables),
-    ];
-    let mut out: Vec<String> = lists
-        .iter()
-        .filter(|(_, list)| !list.is_empty())
-        .map(|(name, list)| format!("{name}={}", list.join(",")))
-        .collect();
-    if !filters.rewrites.is_empty() {
-        out.push(format!("Rewrite_DB={}", filters.rewrites));
-    }
-    out
-}
-
-/// Returns a finding about a source that is a replica and does not log what it applies.
-fn chain_broken(view: &CheckContext<'_>, index: usize) -> Option<Finding> {
-    let state = view.state(index)?;
-    let passes_on = view.is_source(index)
-        && !matches!(
-            view.relation(index),
-            Relation::Writer | Relation::None | Relation::Unknown
-        );
-    let log = replimeter_engine::dialect::log::LogSettings::of(&state.facts);
-    (passes_on && !log.logs_updates).then(|| {
-        let why = if log.on { format!("{}=OFF", log.updates_variable) } else { "its binary log is off".to_owned() };
-        about(
-            Severity::Error,
-            Code::ChainBroken,
-            &view.servers[index],
-            format_args!("others replicate from it, but it does not log what it applies ({why}), so they receive none of it"),
-            format!("set log_bin and {}=ON in its option file and restart it", log.updates_variable),
         )
     })
 }

@@ -1,6 +1,9 @@
 //! Settings that make results invalid, or add to them.
 
-use replimeter_engine::dialect::{group::GroupState, settings, statements};
+use replimeter_engine::{
+    dialect::{group::GroupState, settings, statements},
+    rules::{self, ENGINES_DIFFER, Subject},
+};
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
     replication::Relation,
@@ -26,10 +29,12 @@ const SCARCE_PERCENT: u64 = 5;
 pub(super) fn check(view: &CheckContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, server, state) in view.reached() {
+        let subject = view.subject(index, server, state);
         findings.extend(access(view, index, server, state));
-        findings.extend(sessions(server, state));
+        findings.extend(sessions(&subject, server, state));
         findings.extend(connections(view, index, server, state));
-        findings.extend(costs(server, state));
+        findings.extend(statement_logs(server, state));
+        findings.extend(rules::stages(&subject));
         findings.extend(ours(view, index, server, state));
     }
     findings.extend(versions(view));
@@ -106,54 +111,39 @@ fn is_secondary(group: &GroupState) -> bool {
 }
 
 /// Returns findings about defaults of sessions.
-fn sessions(server: &Examination, state: &ServerState) -> Vec<Finding> {
+fn sessions(subject: &Subject<'_>, server: &Examination, state: &ServerState) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut add = |severity, code, message: String, hint: &str| {
-        findings.push(about(severity, code, server, message, hint))
-    };
     if let Some(WaitingReads { setting, mend }) = waiting_reads(&state.membership) {
-        add(
+        findings.push(about(
             Severity::Warning,
             Code::WaitingReads,
-            format!(
+            server,
+            format_args!(
                 "{setting}: every read, or every write, waits for replication; the measured lag excludes that wait"
             ),
             mend,
-        );
+        ));
     }
-    if state.facts.get("autocommit") == "OFF" {
-        add(
-            Severity::Info,
-            Code::AutocommitOff,
-            "autocommit=0 for new sessions: clients that do not change it keep reading from one old snapshot".to_owned(),
-            "SET GLOBAL autocommit=ON; (Replimeter's own sessions set it anyway)",
-        );
-    }
-    if settings::isolation(&state.facts) == "SERIALIZABLE" {
-        add(
-            Severity::Warning,
-            Code::IsolationSerializable,
-            "sessions begin as SERIALIZABLE: reads inside transactions lock rows, and appliers wait for them".to_owned(),
-            "SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ; (Replimeter's own sessions set it anyway, loads from your files do not)",
-        );
-    }
+    findings.extend(rules::sessions(subject));
     if !state.channels().is_empty()
         && let Some(setting) = settings::begins_read_only(&state.facts)
     {
-        add(
+        findings.push(about(
             Severity::Error,
             Code::TransactionsReadOnly,
+            server,
             applier_stops(setting),
-            &writable_transactions(setting),
-        );
+            writable_transactions(setting),
+        ));
     }
     if state.sysdate_is_now {
-        add(
+        findings.push(about(
             Severity::Info,
             Code::SysdateIsNow,
-            "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the source's, so `stamp` measures nothing".to_owned(),
+            server,
+            "it runs with sysdate_is_now: SYSDATE() is the statement's beginning, on a replica the source's, so `stamp` measures nothing",
             "start it without sysdate_is_now to measure by `stamp`",
-        );
+        ));
     }
     findings
 }
@@ -189,39 +179,22 @@ fn connections(
     ))
 }
 
-fn costs(server: &Examination, state: &ServerState) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// Returns a finding about logs of statements, which are part of every time.
+fn statement_logs(server: &Examination, state: &ServerState) -> Option<Finding> {
     let logs = settings::statement_logs(&state.facts);
-    if !logs.is_empty() {
-        findings.push(about(
+    let each = |text: &dyn Fn(&str) -> String| logs.iter().map(|log| text(log)).collect::<Vec<_>>();
+    (!logs.is_empty()).then(|| {
+        about(
             Severity::Info,
             Code::StatementLog,
             server,
             format_args!(
                 "{} on: statement logging is part of every time",
-                logs.iter()
-                    .map(|log| format!("{log} is"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                each(&|log| format!("{log} is")).join(", ")
             ),
-            logs.iter()
-                .map(|log| format!("SET GLOBAL {log}=OFF;"))
-                .collect::<Vec<_>>()
-                .join(" "),
-        ));
-    }
-    // MariaDB disables it by default, and has no stages in it.
-    let stages = state.facts.engine == replimeter_model::engine::Engine::MySql;
-    if stages && state.facts.get("performance_schema") == "OFF" {
-        findings.push(about(
-            Severity::Info,
-            Code::PerformanceSchemaOff,
-            server,
-            "performance_schema is OFF: the stages of a transaction cannot be measured",
-            "set performance_schema=ON in its option file and restart it",
-        ));
-    }
-    findings
+            each(&|log| format!("SET GLOBAL {log}=OFF;")).join(" "),
+        )
+    })
 }
 
 /// Returns findings about running measurements, and tables left by earlier ones.
@@ -300,7 +273,7 @@ fn versions(view: &CheckContext<'_>) -> Vec<Finding> {
                 Severity::Warning,
                 Code::EnginesDiffer,
                 server,
-                format_args!("{both}: replication between engines is limited, and their GTIDs are not compatible"),
+                format_args!("{both}: {ENGINES_DIFFER}"),
                 "use it for migrations only, and compare the data often",
             ));
         } else if series(&other) > series(&own) && !in_cluster {

@@ -34,7 +34,7 @@ pub(crate) fn check_binlog_filters(
     primary: &mut DiscoveredServer,
 ) -> Result<Option<Warning>, ServerError> {
     let session = &mut primary.session;
-    match dialect::binlog_filters(primary.facts.engine, session) {
+    match dialect::log_filters(primary.facts.engine, session) {
         Ok(filters) => {
             let filters = filters.unwrap_or_default();
             refuse_filters(session, "its binary log", &filters, &TABLE).map(|()| None)

@@ -213,7 +213,7 @@ fn filters_and_delays_are_reported() {
         }))
     };
     let servers = with(Engine::MariaDb, |servers| {
-        of(servers, 0).binlog_filters = filtered("shop")
+        of(servers, 0).log_filters = filtered("shop")
     });
     assert_found(
         &servers,
@@ -222,7 +222,7 @@ fn filters_and_delays_are_reported() {
         "primary",
     );
     let servers = with(Engine::MariaDb, |servers| {
-        of(servers, 0).binlog_filters = filtered("replimeter")
+        of(servers, 0).log_filters = filtered("replimeter")
     });
     assert_found(
         &servers,

@@ -118,7 +118,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
         sysdate_is_now: false,
         counters: texts(&[("Uptime", "100"), ("Threads_connected", "3")]),
         stopped: None,
-        binlog_filters: Ok(Some(Filters::default())),
+        log_filters: Ok(Some(Filters::default())),
         executed: match engine {
             Engine::MariaDb => Executed::Domains {
                 logged: domain_gtids("0-1-9").unwrap(),
