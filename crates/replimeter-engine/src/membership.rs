@@ -1,7 +1,10 @@
 //! How a server takes part in replication, as it reports it. Relations between servers are determined in
 //! `replimeter-instruments`.
 
-use replimeter_model::{engine::Engine, replication::Mode};
+use replimeter_model::{
+    engine::Engine,
+    replication::{Mode, Relation},
+};
 
 use crate::{
     ServerError, Session,
@@ -36,12 +39,90 @@ impl ClusterState {
         }
     }
 
+    /// Reads the state in the cluster that the server is in, of any mode; `None` when it is in none.
+    ///
+    /// # Errors
+    /// When the privilege is missing or the connection breaks.
+    pub fn current(session: &mut Session) -> Result<Option<Self>, ServerError> {
+        match Self::read(Mode::Galera, session)? {
+            Some(node) => Ok(Some(node)),
+            None => Self::read(Mode::Group, session),
+        }
+    }
+
+    /// Reads the state in a cluster of this mode, which the server was a member of.
+    ///
+    /// # Errors
+    /// When it has left the cluster, the privilege is missing or the connection breaks.
+    pub fn still(mode: Mode, session: &mut Session) -> Result<Self, ServerError> {
+        let left = match mode {
+            Mode::Galera => "it has left the Galera cluster",
+            _ => "it has left the group",
+        };
+        Self::read(mode, session)?.ok_or_else(|| {
+            let operation = "cannot read the replica's state";
+            session.precondition(operation, left, "see the server's error log")
+        })
+    }
+
     /// Returns the mode of the cluster.
     #[must_use]
     pub fn mode(&self) -> Mode {
         match self {
             Self::Galera(_) => Mode::Galera,
             Self::Group(_) => Mode::Group,
+        }
+    }
+
+    /// Returns how a member receives what another one writes.
+    #[must_use]
+    pub fn relation(&self) -> Relation {
+        match self {
+            Self::Galera(_) => Relation::Galera,
+            Self::Group(_) => Relation::Group,
+        }
+    }
+
+    /// Returns the number of members that it sees.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Galera(node) => node.size as usize,
+            Self::Group(group) => group.members.len(),
+        }
+    }
+
+    /// Returns the number of members that take writes.
+    #[must_use]
+    pub fn writers(&self) -> usize {
+        match self {
+            Self::Group(group) if group.single_primary => 1,
+            _ => self.size(),
+        }
+    }
+
+    /// Returns whether a member that lacks a table leaves, or votes the writer out, at its first row.
+    #[must_use]
+    pub fn needs_tables(&self) -> bool {
+        matches!(self, Self::Galera(_))
+    }
+
+    /// Returns the setting that makes its reads, or writes, wait for replication, if it does.
+    #[must_use]
+    pub fn waiting_reads(&self) -> Option<WaitingReads> {
+        match self {
+            Self::Galera(node) => (node.sync_wait != 0).then(|| WaitingReads {
+                setting: format!("wsrep_sync_wait={}", node.sync_wait),
+                mend: "SET GLOBAL wsrep_sync_wait=0;",
+            }),
+            Self::Group(group) => matches!(
+                group.consistency.as_str(),
+                "BEFORE" | "BEFORE_AND_AFTER" | "AFTER"
+            )
+            .then(|| WaitingReads {
+                setting: format!("group_replication_consistency={}", group.consistency),
+                mend: "SET GLOBAL group_replication_consistency='EVENTUAL';",
+            }),
         }
     }
 
@@ -81,7 +162,74 @@ impl ClusterState {
             Self::Group(group) => group.description(),
         }
     }
+
+    /// Returns a one-line description with its part in the cluster.
+    #[must_use]
+    pub fn description_and_role(&self) -> String {
+        let Self::Group(group) = self else {
+            return self.description();
+        };
+        let role = group.own_member().map_or("", |own| own.role.as_str());
+        let kind = match group.single_primary {
+            true => "single-primary group",
+            false => "multi-primary group",
+        };
+        format!("{}, {role} of a {kind}", group.description())
+    }
+
+    /// Returns what it is in the cluster of a primary, as the rest of a sentence.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Galera(_) => "a node of the primary's Galera cluster",
+            Self::Group(_) => "a member of the primary's group",
+        }
+    }
+
+    /// Returns what to wait for if it is not active.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Galera(_) => "wait until the node is Synced; see its error log",
+            Self::Group(_) => "wait until the member is ONLINE; see its error log",
+        }
+    }
+
+    /// Returns the error of a member, with this session, of whose cluster the primary with this name is not.
+    #[must_use]
+    pub fn without_primary(&self, session: &Session, primary: &str) -> ServerError {
+        let (operation, what, cluster, hint) = match self {
+            Self::Galera(_) => (
+                "is not in the primary's cluster",
+                "a Galera node",
+                "its cluster",
+                "name nodes of one cluster only",
+            ),
+            Self::Group(_) => (
+                "is not in the primary's group",
+                "a member of a group",
+                "that group",
+                "name members of one group only",
+            ),
+        };
+        let own = self.description();
+        let cause = format!("it is {what} ({own}), and {primary} is not in {cluster}");
+        session.precondition(operation, cause, hint)
+    }
 }
+
+/// A setting that makes reads or writes wait for replication, with a hint.
+pub struct WaitingReads {
+    /// The variable and its value.
+    pub setting: String,
+    /// The statement that resets it.
+    pub mend: &'static str,
+}
+
+/// The fact about a server that is in no cluster.
+pub const NO_CLUSTER: &str = "it is in no Galera cluster and in no group";
+/// The privilege for reading the state of a cluster, as GRANT spells it.
+pub const CLUSTER_PRIVILEGE: &str = "SELECT ON `performance_schema`.*";
 
 /// How a server takes part in replication.
 #[derive(Clone, Debug)]
@@ -102,11 +250,7 @@ impl Membership {
     /// # Errors
     /// When the connection breaks.
     pub fn read(session: &mut Session, engine: Engine) -> Result<Self, ServerError> {
-        let mut channels = unless_disconnected(dialect::channels(engine, session))?;
-        if let Ok(channels) = &mut channels {
-            // A group's own channels do not lead to other servers.
-            channels.retain(|channel| !channel.name.starts_with("group_replication_"));
-        }
+        let channels = unless_disconnected(dialect::source_channels(engine, session))?;
         let channels = channels.map_err(|mut error| {
             error.hint = format!(
                 "run on the primary, from where it replicates: GRANT {} ON *.* to the user, to read the replica's state",
@@ -165,6 +309,12 @@ impl Membership {
     pub fn same_cluster(&self, other: &Self) -> bool {
         let both = self.as_member().zip(other.as_member());
         both.is_some_and(|(one, other)| one.same_cluster(other))
+    }
+
+    /// Returns whether it may have the `server_id` of another server: Galera nodes that share GTIDs have one.
+    #[must_use]
+    pub fn shares_server_id(&self, other: &Self) -> bool {
+        self.galera().is_some() && self.same_cluster(other)
     }
 
     /// Returns how a channel from `source` replicates, as in effect now: `async` or `semi-sync`.

@@ -4,6 +4,10 @@ use replimeter_model::engine::Engine;
 
 use crate::{ServerError, Session, facts, grants::Grants, session::StatusRow};
 
+/// How to let the user read the accounts.
+pub const READ_HINT: &str =
+    "GRANT SELECT ON performance_schema.replication_applier_configuration to the user";
+
 /// The account as which a channel applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplierUser {

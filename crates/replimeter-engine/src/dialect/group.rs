@@ -2,6 +2,9 @@
 
 use crate::{ServerError, Session};
 
+/// How the names of a group's own channels begin.
+pub const CHANNELS: &str = "group_replication_";
+
 /// One member as this server sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {

@@ -2,6 +2,13 @@
 
 use crate::facts::ServerFacts;
 
+/// The name of a server's log in messages.
+pub const ITS_LOG: &str = "its binary log";
+/// How to let the user read the filters of the log.
+pub const FILTERS_HINT: &str = "grant BINLOG MONITOR (MariaDB) or REPLICATION CLIENT (MySQL)";
+/// Why a server passes on nothing of what it applies.
+pub const UPDATES_OFF: &str = "log_replica_updates or log_slave_updates is off";
+
 /// The settings of a binary log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSettings {

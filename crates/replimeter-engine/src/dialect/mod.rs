@@ -22,11 +22,11 @@ pub mod waits;
 
 use std::{collections::BTreeMap, fmt};
 
-use replimeter_model::engine::Engine;
+use replimeter_model::{doctor::ChannelRow, engine::Engine, replication::Mode};
 
 use crate::{
     ErrorClass, ServerError, Session,
-    error::one_line,
+    error::{one_line, unless_disconnected},
     filter::{Filters, list},
     identity::Identity,
     session::StatusRow,
@@ -139,6 +139,23 @@ impl Channel {
         )
     }
 
+    /// Returns the document's row of the channel, from this source in this mode.
+    #[must_use]
+    pub fn row(&self, source: String, source_named: bool, mode: Option<Mode>) -> ChannelRow {
+        ChannelRow {
+            name: self.name.clone(),
+            source,
+            source_named,
+            running: self.running(),
+            mode,
+            receiver: self.receiver.word().to_owned(),
+            applier: self.applier.word().to_owned(),
+            by_gtid: self.by_gtid,
+            delay_s: self.delay_s,
+            seconds_behind: appliers::seconds_behind(self),
+        }
+    }
+
     fn from_row(row: StatusRow) -> Self {
         let pick = |names: &[&str]| {
             names
@@ -233,17 +250,23 @@ pub fn channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, S
     Ok(channels.collect())
 }
 
+/// Returns the channels that lead to other servers: all except for those of the server's group.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn source_channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, ServerError> {
+    let mut channels = channels(engine, session)?;
+    channels.retain(|channel| !channel.name.starts_with(group::CHANNELS));
+    Ok(channels)
+}
+
 /// Returns the filters of the binary log; `None` when it is off.
 ///
 /// # Errors
 /// When the privilege is missing or the connection breaks.
 pub fn log_filters(engine: Engine, session: &mut Session) -> Result<Option<Filters>, ServerError> {
-    let statements = match engine {
-        Engine::MariaDb => mariadb::BINLOG_STATUS,
-        Engine::MySql => mysql::BINLOG_STATUS,
-    };
-    let rows = first_known(session, "cannot read the binary log's status", statements)?;
-    Ok(rows.first().map(|row| Filters {
+    let status = log_status(engine, session)?;
+    Ok(status.map(|row| Filters {
         do_schemas: list(row.get("Binlog_Do_DB").map_or("", String::as_str)),
         ignore_schemas: list(row.get("Binlog_Ignore_DB").map_or("", String::as_str)),
         ..Filters::default()
@@ -259,14 +282,18 @@ pub fn binlog_end(
     engine: Engine,
     session: &mut Session,
 ) -> Result<Option<(String, u64)>, ServerError> {
+    let status = log_status(engine, session)?;
+    Ok(status.and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
+}
+
+/// Returns the status of the binary log; `None` when it is off.
+fn log_status(engine: Engine, session: &mut Session) -> Result<Option<StatusRow>, ServerError> {
     let statements = match engine {
         Engine::MariaDb => mariadb::BINLOG_STATUS,
         Engine::MySql => mysql::BINLOG_STATUS,
     };
     let rows = first_known(session, "cannot read the binary log's status", statements)?;
-    Ok(rows
-        .first()
-        .and_then(|row| Some((row.get("File")?.clone(), row.get("Position")?.parse().ok()?))))
+    Ok(rows.into_iter().next())
 }
 
 /// A replica that is connected to a server.
@@ -324,15 +351,41 @@ pub fn connected_replicas(
     Ok(rows.iter().filter_map(ConnectedReplica::from_row).collect())
 }
 
-/// Returns the number of connections that read the server's binary log, as far as the user may see them.
-///
-/// # Errors
-/// When the connection breaks.
-pub fn binlog_readers(session: &mut Session) -> Result<usize, ServerError> {
-    let sql =
-        "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
-    let count = session.value("cannot read the list of connections", sql)?;
-    Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
+/// Connections that read a server's log, and how many of its replicas are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogReaders {
+    /// The connections, as far as the user may see them.
+    pub connections: usize,
+    /// The named replicas.
+    pub named: usize,
+}
+
+/// The fact of a message.
+impl fmt::Display for LogReaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "connections that read its binary log: {}, named replicas: {}",
+            self.connections, self.named
+        )
+    }
+}
+
+impl LogReaders {
+    /// Counts the connections. Counts none if the user may not see them.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn read(session: &mut Session, named: usize) -> Result<Self, ServerError> {
+        let sql =
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
+        let count = session.value("cannot read the list of connections", sql);
+        let count = unless_disconnected(count)?.ok().flatten();
+        Ok(Self {
+            connections: count.and_then(|count| count.parse().ok()).unwrap_or(0),
+            named,
+        })
+    }
 }
 
 /// Returns the rows of the first statement that this server can parse.

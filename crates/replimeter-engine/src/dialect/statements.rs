@@ -113,9 +113,9 @@ pub fn use_gtid(engine: Engine, channel: &Channel) -> String {
     )
 }
 
-/// Returns the privilege for reading the binary log's status, as GRANT spells it.
+/// Returns the privilege for reading the status of the log, as GRANT spells it.
 #[must_use]
-pub fn binlog_monitor_privilege(engine: Engine) -> &'static str {
+pub fn log_privilege(engine: Engine) -> &'static str {
     match engine {
         Engine::MariaDb => "BINLOG MONITOR",
         Engine::MySql => "REPLICATION CLIENT",

@@ -12,7 +12,8 @@ use replimeter_model::{
 };
 
 pub use self::mysql::{
-    ENGINES_DIFFER, acknowledgements, broken_chain, errant, logs, members, sessions, stages,
+    ENGINES_DIFFER, WRITTEN_TO, acknowledgements, broken_chain, check_primary, errant, logs,
+    members, sessions, stages,
 };
 use crate::{facts::ServerFacts, filter::Filters, membership::Membership, position::Executed};
 
@@ -113,4 +114,69 @@ fn read<'s, 'a>(servers: &'s Subjects<'a>) -> impl Iterator<Item = &'s Subject<'
 /// Returns a count with its noun.
 fn number(count: u64, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use replimeter_model::engine::Engine;
+
+    use super::*;
+    use crate::dialect::semi_sync::ReplicaState;
+
+    #[test]
+    fn rule_reads_the_first_name_that_a_server_has() {
+        let rule = |values| Rule {
+            severity: Severity::Info,
+            code: FindingCode::RowImage,
+            concerns: |server| server.relation == Relation::Writer,
+            names: &["new_name", "old_name"],
+            values,
+            message: "it is {value}",
+            hint: "",
+        };
+        let membership = Membership {
+            cluster: Ok(None),
+            channels: Ok(Vec::new()),
+            semi_sync: None,
+            acknowledges: ReplicaState::default(),
+        };
+        let found = |relation, variables: &[(&str, &str)], values| {
+            let text = |text: &&str| (*text).to_owned();
+            let variables = variables
+                .iter()
+                .map(|(name, value)| (text(name), text(value)));
+            let facts = ServerFacts {
+                engine: Engine::MySql,
+                version: String::new(),
+                variables: variables.collect(),
+            };
+            let server = Subject {
+                name: "a",
+                address: "h:1",
+                facts: &facts,
+                membership: &membership,
+                counters: &BTreeMap::new(),
+                stopped: None,
+                log_filters: None,
+                executed: &Executed::default(),
+                relation,
+                source: None,
+                channel_sources: &[],
+                is_source: false,
+            };
+            rule(values).finding(&server).map(|finding| finding.message)
+        };
+        let (is, other) = (|| Values::Are(&["off"]), || Values::Other(&["ON"]));
+        let off = Some("a (h:1): it is OFF".to_owned());
+        assert_eq!(found(Relation::Writer, &[("old_name", "OFF")], is()), off);
+        assert_eq!(
+            found(Relation::Writer, &[("old_name", "OFF")], other()),
+            off
+        );
+        let both = [("new_name", "ON"), ("old_name", "OFF")];
+        assert_eq!(found(Relation::Writer, &both, is()), None);
+        assert_eq!(found(Relation::Writer, &both, other()), None);
+        assert_eq!(found(Relation::Writer, &[], other()), None, "it has none");
+        assert_eq!(found(Relation::Channel, &[("old_name", "OFF")], is()), None);
+    }
 }

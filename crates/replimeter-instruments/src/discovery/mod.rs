@@ -11,7 +11,7 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{Channel, semi_sync},
     facts::ServerFacts,
-    membership::{ClusterState, Membership},
+    membership::Membership,
     position::OriginServer,
     source::Member,
 };
@@ -149,32 +149,6 @@ pub(crate) fn read_each(declared: &[Member]) -> Result<Vec<DiscoveredServer>, Se
         servers.push(server);
     }
     Ok(servers)
-}
-
-/// A setting that makes reads or writes wait for replication, with a hint.
-pub(crate) struct WaitingReads {
-    /// The variable and its value.
-    pub(crate) setting: String,
-    /// The statement that resets it.
-    pub(crate) mend: &'static str,
-}
-
-/// Returns the setting that makes a member's reads, or writes, wait for replication.
-pub(crate) fn waiting_reads(membership: &Membership) -> Option<WaitingReads> {
-    match membership.as_member()? {
-        ClusterState::Galera(node) => (node.sync_wait != 0).then(|| WaitingReads {
-            setting: format!("wsrep_sync_wait={}", node.sync_wait),
-            mend: "SET GLOBAL wsrep_sync_wait=0;",
-        }),
-        ClusterState::Group(group) => matches!(
-            group.consistency.as_str(),
-            "BEFORE" | "BEFORE_AND_AFTER" | "AFTER"
-        )
-        .then(|| WaitingReads {
-            setting: format!("group_replication_consistency={}", group.consistency),
-            mend: "SET GLOBAL group_replication_consistency='EVENTUAL';",
-        }),
-    }
 }
 
 /// The servers of a measurement, and who receives from whom.

@@ -6,6 +6,7 @@ use replimeter_engine::{
         Channel, ThreadState,
         statements::{self, ChannelPart},
     },
+    membership::NO_CLUSTER,
     source::Member,
 };
 use replimeter_model::{engine::Engine, replication::Relation, target::Role};
@@ -16,27 +17,8 @@ use super::{DiscoveredServer, Topology};
 pub(super) fn unknown_source(writer: &DiscoveredServer, server: &DiscoveredServer) -> ServerError {
     let session = &server.session;
     let operation = "is not a replica of the given primary";
-    if let Some(own) = server.membership.galera() {
-        return session.precondition(
-            "is not in the primary's cluster",
-            format!(
-                "it is a Galera node ({}), and {} is not in its cluster",
-                own.description(),
-                writer.session.name()
-            ),
-            "name nodes of one cluster only",
-        );
-    }
-    if let Some(own) = server.membership.group() {
-        let primary = writer.session.name();
-        return session.precondition(
-            "is not in the primary's group",
-            format!(
-                "it is a member of a group ({}), and {primary} is not in that group",
-                own.description()
-            ),
-            "name members of one group only",
-        );
+    if let Some(own) = server.membership.as_member() {
+        return own.without_primary(session, writer.session.name());
     }
     let channels = match &server.membership.channels {
         Ok(channels) => channels,
@@ -130,10 +112,10 @@ pub(super) fn contradiction(
 ) -> Option<(String, &'static str)> {
     const ROLES: &str = "correct the roles, or leave them out";
     let source = topology.sources[index].map(|source| &servers[source.server].session);
-    let in_cluster = servers[index].membership.as_member().is_some();
-    let of_role = match (declared.role, topology.relations[index]) {
-        (Some(Role::Node), _) if !in_cluster => Some((
-            "it is declared a node, but it is in no Galera cluster and in no group".to_owned(),
+    let relation = topology.relations[index];
+    let of_role = match (declared.role, servers[index].membership.as_member()) {
+        (Some(Role::Node), None) => Some((
+            format!("it is declared a node, but {NO_CLUSTER}"),
             "declare a primary and its replicas instead, or check the cluster",
         )),
         (Some(Role::Node), _) => source.map(|source| {
@@ -142,15 +124,11 @@ pub(super) fn contradiction(
             );
             (cause, ROLES)
         }),
-        (Some(Role::Replica), Relation::Galera) => Some((
-            "it is declared a replica, but it is a node of the primary's Galera cluster".to_owned(),
-            ROLES,
-        )),
-        (Some(Role::Replica), Relation::Group) => Some((
-            "it is declared a replica, but it is a member of the primary's group".to_owned(),
-            ROLES,
-        )),
-        (Some(Role::Replica), Relation::Writer) => Some((
+        (Some(Role::Replica), Some(member)) if relation.in_cluster() => {
+            let cause = format!("it is declared a replica, but it is {}", member.kind());
+            Some((cause, ROLES))
+        }
+        (Some(Role::Replica), _) if relation == Relation::Writer => Some((
             "it is declared a replica, but it takes the writes".to_owned(),
             ROLES,
         )),

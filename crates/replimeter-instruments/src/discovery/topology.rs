@@ -18,11 +18,8 @@ pub(crate) struct ReadServer<'a> {
 impl ReadServer<'_> {
     /// Returns its relation to the writer, if it receives the writes through its cluster.
     fn as_member(&self) -> Relation {
-        match self.membership.as_member() {
-            Some(ClusterState::Galera(_)) => Relation::Galera,
-            Some(ClusterState::Group(_)) => Relation::Group,
-            None => Relation::None,
-        }
+        let member = self.membership.as_member();
+        member.map_or(Relation::None, ClusterState::relation)
     }
 }
 
@@ -160,17 +157,20 @@ pub(super) fn mode(
     relations: &[Relation],
     sources: &[Option<Source>],
 ) -> Mode {
-    let semi_sync = |server: &&Membership| server.mode_from(servers[writer]) == Mode::SemiSync;
-    let chained = |source: &Source| source.server != writer;
     if let [server] = servers {
         return server.as_member().map_or(Mode::None, ClusterState::mode);
     }
-    match () {
-        () if relations.contains(&Relation::Galera) => Mode::Galera,
-        () if relations.contains(&Relation::Group) => Mode::Group,
-        () if sources.iter().flatten().any(chained) => Mode::Chain,
-        () if servers.iter().any(semi_sync) => Mode::SemiSync,
-        () => Mode::Async,
+    let chained = |source: &Source| source.server != writer;
+    let mode = |server: &&Membership| server.mode_from(servers[writer]);
+    match relations.iter().find_map(|relation| relation.cluster()) {
+        Some(mode) => mode,
+        None if sources.iter().flatten().any(chained) => Mode::Chain,
+        None => {
+            let mut modes = servers.iter().map(mode);
+            modes
+                .find(|mode| *mode != Mode::Async)
+                .unwrap_or(Mode::Async)
+        }
     }
 }
 

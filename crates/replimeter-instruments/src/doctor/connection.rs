@@ -1,6 +1,10 @@
 //! Connections to the servers, their identities, and privileges of their user.
 
-use replimeter_engine::{ErrorKind, ServerError, dialect, dialect::statements};
+use replimeter_engine::{
+    ErrorKind, ServerError,
+    dialect::{self, log::ITS_LOG, statements},
+    membership::CLUSTER_PRIVILEGE,
+};
 use replimeter_model::{
     doctor::{Finding, FindingCode as Code, Severity},
     replication::Relation,
@@ -108,7 +112,7 @@ fn privileges(
     };
     // A replica is refused without it; the relation of a primary or a node is known from other
     // data.
-    let other_means = writer || matches!(view.relation(index), Relation::Galera | Relation::Group);
+    let other_means = writer || view.relation(index).in_cluster();
     refused(
         state.membership.channels.as_ref().err(),
         if other_means {
@@ -123,14 +127,14 @@ fn privileges(
         state.membership.cluster.as_ref().err(),
         Severity::Error,
         "the state of its group",
-        "SELECT ON `performance_schema`.*",
+        CLUSTER_PRIVILEGE,
     );
     if writer || view.is_source(index) {
         refused(
             state.log_filters.as_ref().err(),
             Severity::Warning,
-            "the filters of its binary log",
-            &format!("{} ON *.*", statements::binlog_monitor_privilege(engine)),
+            &format!("the filters of {ITS_LOG}"),
+            &format!("{} ON *.*", statements::log_privilege(engine)),
         );
     }
     refused(
@@ -243,10 +247,8 @@ fn identities(view: &CheckContext<'_>) -> Vec<Finding> {
                     format!("stop {}, remove auto.cnf from its data directory, and start it again", server.name),
                 ));
             } else if own.server_id == identity.server_id
-                && !(state.membership.galera().is_some()
-                    && state.membership.same_cluster(&other.membership))
+                && !state.membership.shares_server_id(&other.membership)
             {
-                // Galera nodes that share GTIDs have one server_id by design.
                 findings.push(Finding::among(
                     Severity::Error,
                     Code::DuplicateServerId,

@@ -1,9 +1,6 @@
 //! The document's row for each server.
 
-use replimeter_engine::{
-    dialect::{Channel, appliers},
-    membership::ClusterState,
-};
+use replimeter_engine::membership::ClusterState;
 use replimeter_model::{
     doctor::{ChannelRow, DoctorRow},
     replication::{Mode, Relation},
@@ -44,9 +41,9 @@ fn row(view: &CheckContext<'_>, index: usize) -> DoctorRow {
     let (mode, role) = match relation {
         Relation::Writer => (own, own.map_or("primary", |_| "node")),
         Relation::Channel => (used.and_then(|row| row.mode), "replica"),
-        Relation::Galera | Relation::Group => (own, "node"),
-        Relation::None | Relation::Unknown if state.channels().is_empty() => (None, "none"),
-        Relation::None | Relation::Unknown => (None, "replica"),
+        _ if relation.in_cluster() => (own, "node"),
+        _ if state.channels().is_empty() => (None, "none"),
+        _ => (None, "replica"),
     };
     DoctorRow {
         reached: true,
@@ -110,38 +107,18 @@ fn channel(
     state: &ServerState,
     number: usize,
 ) -> ChannelRow {
-    let channel: &Channel = &state.channels()[number];
+    let channel = &state.channels()[number];
     let source = view.topology.channel_sources[index][number];
     let primary = source.and_then(|source| view.state(source));
-    ChannelRow {
-        name: channel.name.clone(),
-        source: source_name(view, index, channel),
-        source_named: source.is_some(),
-        running: channel.running(),
-        mode: primary.map(|primary| state.membership.mode_from(&primary.membership)),
-        receiver: channel.receiver.word().to_owned(),
-        applier: channel.applier.word().to_owned(),
-        by_gtid: channel.by_gtid,
-        delay_s: channel.delay_s,
-        seconds_behind: appliers::seconds_behind(channel),
-    }
+    let mode = primary.map(|primary| state.membership.mode_from(&primary.membership));
+    channel.row(source_name(view, index, channel), source.is_some(), mode)
 }
 
 /// Returns a one-line description of the server's state.
 fn words(state: &ServerState, relation: Relation, used: Option<&ChannelRow>) -> String {
     let mut parts = Vec::new();
-    if let Some(node) = state.membership.galera() {
-        parts.push(node.description());
-    }
-    if let Some(group) = state.membership.group() {
-        let role = group.own_member().map_or("", |own| own.role.as_str());
-        let kind = if group.single_primary {
-            "single-primary group"
-        } else {
-            "multi-primary group"
-        };
-        parts.push(format!("{}, {role} of a {kind}", group.description()));
-    }
+    let member = state.membership.as_member();
+    parts.extend(member.map(ClusterState::description_and_role));
     match (relation, used) {
         (Relation::Writer, _) => parts.insert(
             0,

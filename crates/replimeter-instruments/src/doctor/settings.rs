@@ -2,6 +2,7 @@
 
 use replimeter_engine::{
     dialect::{group::GroupState, settings, statements},
+    membership::{ClusterState, WaitingReads},
     rules::{self, ENGINES_DIFFER, Subject},
 };
 use replimeter_model::{
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     SCHEMA,
-    discovery::{WaitingReads, applier_stops, waiting_reads, writable_transactions},
+    discovery::{applier_stops, writable_transactions},
     stamp::{FEDERATED, REMOVE_FEDERATED},
     table::drop_table,
 };
@@ -113,7 +114,8 @@ fn is_secondary(group: &GroupState) -> bool {
 /// Returns findings about defaults of sessions.
 fn sessions(subject: &Subject<'_>, server: &Examination, state: &ServerState) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(WaitingReads { setting, mend }) = waiting_reads(&state.membership) {
+    let member = state.membership.as_member();
+    if let Some(WaitingReads { setting, mend }) = member.and_then(ClusterState::waiting_reads) {
         findings.push(about(
             Severity::Warning,
             Code::WaitingReads,

@@ -6,7 +6,7 @@ use replimeter_model::warning::Warning;
 use crate::{
     discovery::{find_topology, read_each},
     preflight::{
-        Cluster, check_applier, check_binlog_filters, check_channel, check_surroundings,
+        Cluster, check_applier, check_channel, check_log_filters, check_surroundings,
         refuse_broken_chain, refuse_read_only,
     },
     table::{self, remove_federated},
@@ -28,7 +28,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
         if index == topology.writer {
             refuse_read_only(&server.session, &server.facts)?;
             if server.facts.on("log_bin") {
-                warnings.extend(check_binlog_filters(server)?);
+                warnings.extend(check_log_filters(server)?);
             }
         } else if let Some(source) = topology.sources[index] {
             check_channel(server, source)?;

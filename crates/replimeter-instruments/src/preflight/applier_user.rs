@@ -1,7 +1,12 @@
 //! Replicas that apply with the privileges of an account.
 
 use replimeter_engine::{
-    ErrorKind, ServerError, dialect::applier_user::ApplierUser, membership::Membership,
+    ErrorKind, ServerError,
+    dialect::{
+        applier_user::{ApplierUser, READ_HINT},
+        group::CHANNELS as GROUP,
+    },
+    membership::Membership,
 };
 use replimeter_model::replication::Relation;
 
@@ -37,12 +42,9 @@ pub(crate) fn channel_of(
             channel.map(|channel| channel.name.as_str())
         }
         Relation::Group => Some(GROUP),
-        Relation::Writer | Relation::Galera | Relation::None | Relation::Unknown => None,
+        _ => None,
     }
 }
-
-/// How the names of a group's own channels begin.
-const GROUP: &str = "group_replication_";
 
 /// Returns what is known of the accounts of a channel.
 pub(crate) fn restricted_appliers(
@@ -57,7 +59,7 @@ pub(crate) fn restricted_appliers(
                 stops: false,
                 fact: "whether its replication applies with the privileges of an account (PRIVILEGE_CHECKS_USER) could not be read"
                     .to_owned(),
-                hint: "GRANT SELECT ON performance_schema.replication_applier_configuration to the user".to_owned(),
+                hint: READ_HINT.to_owned(),
             }];
         }
         Err(_) => return Vec::new(),

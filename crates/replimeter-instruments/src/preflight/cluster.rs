@@ -19,9 +19,6 @@ use crate::{
     discovery::{DiscoveredServer, Source, Topology, stopped_hint},
 };
 
-/// The hint for a member that is out of its cluster.
-const SEE_LOG: &str = "see the server's error log";
-
 /// A replica that passed; also a member of a cluster other than the writer.
 pub struct CheckedReplica {
     /// The server.
@@ -75,6 +72,12 @@ impl CheckedReplica {
         (!channel.running()).then(warning)
     }
 
+    /// Returns whether it leaves the writer's cluster, or votes the writer out, at the first row of a table that it lacks.
+    pub(crate) fn needs_tables(&self) -> bool {
+        let member = self.server.membership.as_member();
+        self.relation.in_cluster() && member.is_some_and(ClusterState::needs_tables)
+    }
+
     /// Returns its current state, read on a new connection with a short timeout: the replica may
     /// hang.
     ///
@@ -82,12 +85,11 @@ impl CheckedReplica {
     /// When the replica does not answer or no longer belongs to the target.
     pub fn state_now(&self) -> Result<ReplicaState, ServerError> {
         let mut session = Session::open(&self.server.with_short_timeouts())?;
-        let operation = "cannot read the replica's state";
         if let Some(channel) = self.channel() {
             let channels = dialect::channels(self.server.facts.engine, &mut session)?;
             let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
                 return Err(session.precondition(
-                    operation,
+                    "cannot read the replica's state",
                     "the replication channel is gone",
                     "check whether the replica was reset",
                 ));
@@ -100,19 +102,13 @@ impl CheckedReplica {
                 hint: stopped_hint(self.server.facts.engine, &now),
             });
         }
-        let (mode, left) = match self.relation {
-            Relation::Galera => (Mode::Galera, "it has left the Galera cluster"),
-            _ => (Mode::Group, "it has left the group"),
-        };
-        let Some(state) = ClusterState::read(mode, &mut session)? else {
-            return Err(session.precondition(operation, left, SEE_LOG));
-        };
+        let state = ClusterState::still(self.relation.cluster().unwrap_or_default(), &mut session)?;
         Ok(ReplicaState {
             running: state.active(),
             reconnecting: false,
             failed: state.failed(),
             words: state.description(),
-            hint: SEE_LOG.to_owned(),
+            hint: "see the server's error log".to_owned(),
         })
     }
 

@@ -1,6 +1,13 @@
 //! Filters of binary logs and of replication, which keep what a run writes from replicas.
 
-use replimeter_engine::{ErrorKind, ServerError, Session, dialect, filter::Filters};
+use replimeter_engine::{
+    ErrorKind, ServerError, Session,
+    dialect::{
+        self,
+        log::{FILTERS_HINT, ITS_LOG},
+    },
+    filter::Filters,
+};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::Cluster;
@@ -26,25 +33,25 @@ pub(crate) fn refuse_filters(
     }
 }
 
-/// Refuses a primary whose binary log excludes the schema. Returns a warning if its filters cannot be read.
+/// Refuses a primary whose log excludes the schema. Returns a warning if its filters cannot be read.
 ///
 /// # Errors
 /// Names the filter; or when the connection breaks.
-pub(crate) fn check_binlog_filters(
+pub(crate) fn check_log_filters(
     primary: &mut DiscoveredServer,
 ) -> Result<Option<Warning>, ServerError> {
     let session = &mut primary.session;
     match dialect::log_filters(primary.facts.engine, session) {
         Ok(filters) => {
             let filters = filters.unwrap_or_default();
-            refuse_filters(session, "its binary log", &filters, &TABLE).map(|()| None)
+            refuse_filters(session, ITS_LOG, &filters, &TABLE).map(|()| None)
         }
         Err(error) if error.kind == ErrorKind::Privilege => Ok(Some(Warning::new(
             WarningCode::NotChecked,
             format!(
-                "{session}: the filters of its binary log could not be read, so they were not checked"
+                "{session}: the filters of {ITS_LOG} could not be read, so they were not checked"
             ),
-            "grant BINLOG MONITOR (MariaDB) or REPLICATION CLIENT (MySQL)",
+            FILTERS_HINT,
         ))),
         Err(error) => Err(error),
     }

@@ -10,10 +10,15 @@ mod unnamed;
 
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
-    dialect::{applier_user::applier_users, settings::quoted_user},
+    dialect::{
+        applier_user::applier_users,
+        log::{LogSettings, UPDATES_OFF},
+        settings::quoted_user,
+    },
     facts::{ServerFacts, grants},
     grants::Grants,
-    membership::ClusterState,
+    membership::{ClusterState, WaitingReads},
+    rules,
     source::Member,
     unless_disconnected,
 };
@@ -24,7 +29,7 @@ use replimeter_model::{
 
 pub(crate) use self::applier_user::{RestrictedApplier, channel_of, restricted_appliers};
 pub use self::cluster::{CheckedReplica, Cluster, ReplicaState};
-pub(crate) use self::filters::{check_binlog_filters, refuse_filters};
+pub(crate) use self::filters::{check_log_filters, refuse_filters};
 pub(crate) use self::obstacles::{EFFECT, HINT, warn_of_obstacles};
 pub(crate) use self::source::{SOURCE_EFFECT, SOURCE_HINT, feeds_writer};
 pub use self::unnamed::Unnamed;
@@ -32,7 +37,7 @@ pub(crate) use self::unnamed::{HIDDEN, UnnamedReplicas, find_unnamed};
 use self::{source::refuse_unnamed_source, unnamed::unnamed_replicas};
 use crate::{
     SCHEMA, TABLE,
-    discovery::{self, DiscoveredServer, Source, Topology, find_topology, not_running},
+    discovery::{DiscoveredServer, Source, Topology, find_topology, not_running},
 };
 
 /// Privileges of the writer's user on the schema.
@@ -137,12 +142,13 @@ pub(crate) fn refuse_broken_chain(
         };
         let is_replica = topology.sources[source.server].is_some();
         let source = &servers[source.server];
-        let logs = source.facts.on("log_bin")
-            && (source.facts.on("log_replica_updates") || source.facts.on("log_slave_updates"));
-        if is_replica && !logs {
+        if is_replica && !LogSettings::of(&source.facts).logs_updates {
             return Err(source.session.precondition(
                 "does not pass on what it applies",
-                format!("{} replicates from it, and it does not log what it applies (log_replica_updates or log_slave_updates is off)", server.session.name()),
+                format!(
+                    "{} replicates from it, and it does not log what it applies ({UPDATES_OFF})",
+                    server.session.name()
+                ),
                 "enable it and restart the server, or leave out the servers that replicate from it",
             ));
         }
@@ -162,47 +168,10 @@ fn check_primary(
         membership,
         ..
     } = primary;
-    let semi_sync = &membership.semi_sync;
     refuse_read_only(session, facts)?;
     check_privileges(session, facts, privileges, warnings)?;
-    if let Some(state) = semi_sync
-        .as_ref()
-        .filter(|state| state.enabled && state.active && state.clients < state.wait_for)
-    {
-        return Err(session.precondition(
-            "cannot be the primary",
-            format!(
-                "semi-synchronous replication waits for {} acknowledgements, but {} replicas acknowledge: the next write would take {:.1} s",
-                state.wait_for,
-                state.clients,
-                state.timeout_ms as f64 / 1e3
-            ),
-            "check that the replica's side is enabled and that its receiving thread was started afterwards (`replimeter doctor` shows both)",
-        ));
-    }
-    if let Some(state) = semi_sync
-        .as_ref()
-        .filter(|state| state.enabled && !state.active)
-    {
-        warnings.push(Warning::new(
-            WarningCode::SemiSyncNotInEffect,
-            format!(
-                "{session}: semi-synchronous replication is configured, but replication is asynchronous: {} replicas acknowledge, it waits for {}",
-                state.clients,
-                state.wait_for
-            ),
-            "check that the replica's side is enabled and that its receiving thread was started afterwards (`replimeter doctor` shows both)",
-        ));
-    }
-    // A Galera cluster replicates without a binary log.
-    if membership.galera().is_none() && !facts.on("log_bin") {
-        return Err(session.precondition(
-            "cannot be the primary",
-            "its binary log is off (log_bin=OFF)",
-            "enable the binary log: no server can replicate without it",
-        ));
-    }
-    warnings.extend(check_binlog_filters(primary)?);
+    warnings.extend(rules::check_primary(session, facts, membership)?);
+    warnings.extend(check_log_filters(primary)?);
     Ok(())
 }
 
@@ -320,19 +289,14 @@ fn check_membership(server: &DiscoveredServer) -> Result<(), ServerError> {
         Ok(Some(state)) if !state.active() => state,
         Ok(_) => return Ok(()),
     };
-    let hint = match state {
-        ClusterState::Galera(_) => "wait until the node is Synced; see its error log",
-        ClusterState::Group(_) => "wait until the member is ONLINE; see its error log",
-    };
-    Err(server
-        .session
-        .precondition(operation, state.description(), hint))
+    let session = &server.session;
+    Err(session.precondition(operation, state.description(), state.hint()))
 }
 
 /// Warns of reads that wait for replication: they hide lag from readers.
 fn warn_of_waiting_reads(server: &DiscoveredServer, warnings: &mut Vec<Warning>) {
-    let waits = discovery::waiting_reads(&server.membership).map(|waiting| waiting.setting);
-    if let Some(setting) = waits {
+    let member = server.membership.as_member();
+    if let Some(WaitingReads { setting, .. }) = member.and_then(ClusterState::waiting_reads) {
         warnings.push(Warning::new(
             WarningCode::WaitingReads,
             format!(

@@ -1,6 +1,8 @@
 //! Writers that are themselves replicas of a server that is not named.
 
-use replimeter_engine::{ServerError, dialect::monitor_privilege, source::Member};
+use replimeter_engine::{
+    ServerError, dialect::monitor_privilege, rules::WRITTEN_TO, source::Member,
+};
 use replimeter_model::{
     replication::Relation,
     warning::{Warning, WarningCode},
@@ -77,7 +79,7 @@ pub(super) fn refuse_unnamed_source(
         warnings.push(Warning::new(
             WarningCode::SourceNotNamed,
             format!("{writer}: {cause}"),
-            "check that it still replicates; compare its GTIDs with those of its source before a failover",
+            WRITTEN_TO,
         ));
     }
     Ok(warnings)

@@ -1,10 +1,10 @@
 //! Replicas that are connected to the servers of a run, but not named.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, thread, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, thread, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::{ConnectedReplica, binlog_readers, connected_replicas, replicas_privilege},
+    dialect::{ConnectedReplica, LogReaders, connected_replicas, replicas_privilege},
     facts::ServerFacts,
     identity::RecordedIdentity,
     unless_disconnected,
@@ -24,28 +24,10 @@ const ANSWER: Duration = Duration::from_secs(2);
 pub(crate) struct UnnamedReplicas {
     /// Those that registered with the server.
     pub(crate) registered: Vec<ConnectedReplica>,
-    /// More readers of its binary log than named replicas, when the list of replicas is hidden from the user.
-    pub(crate) readers: Option<BinlogReaders>,
+    /// More readers of its log than named replicas, when the list of replicas is hidden from the user.
+    pub(crate) readers: Option<LogReaders>,
     /// The privilege that the user lacks to see its replicas, some of which are named.
     pub(crate) hidden: Option<&'static str>,
-}
-
-/// Connections that read a server's binary log, and how many of its replicas are named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BinlogReaders {
-    connections: usize,
-    named: usize,
-}
-
-/// The fact of a message.
-impl fmt::Display for BinlogReaders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "connections that read its binary log: {}, named replicas: {}",
-            self.connections, self.named
-        )
-    }
 }
 
 /// Finds, for each server, the connected replicas that are not among `servers`. Without a privilege none are found.
@@ -71,13 +53,8 @@ pub(crate) fn find_unnamed(
                     .retain(|replica| !named.contains(&replica.server_id));
             }
             Err(_) => {
-                let readers = BinlogReaders {
-                    connections: unless_disconnected(binlog_readers(session))?.unwrap_or(0),
-                    named: sources
-                        .iter()
-                        .filter(|source| **source == Some(index))
-                        .count(),
-                };
+                let named = sources.iter().filter(|source| **source == Some(index));
+                let readers = LogReaders::read(session, named.count())?;
                 found.readers = (readers.connections > readers.named).then_some(readers);
                 let hidden = readers.connections < readers.named;
                 found.hidden = hidden.then(|| replicas_privilege(engine));

@@ -10,7 +10,6 @@ use replimeter_engine::{
     membership::ClusterState,
     unless_disconnected,
 };
-use replimeter_model::replication::Relation;
 
 use super::{
     POLL_INTERVAL, SETTLE,
@@ -41,14 +40,11 @@ pub(crate) fn claim(cluster: &mut Cluster) -> Result<(), ServerError> {
 
 /// Refuses tables of Replimeter in a cluster of which not every member that takes writes is named: a run may be using them there.
 fn refuse_tables_of_members(cluster: &mut Cluster) -> Result<(), ServerError> {
-    let members = match cluster.primary.membership.as_member() {
-        Some(ClusterState::Galera(node)) => node.size as usize,
-        Some(ClusterState::Group(group)) if !group.single_primary => group.members.len(),
-        Some(ClusterState::Group(_)) | None => 0,
-    };
+    let member = cluster.primary.membership.as_member();
+    let members = member.map_or(0, ClusterState::writers);
     let members_named = cluster.replicas.iter();
     let named = 1 + members_named
-        .filter(|replica| matches!(replica.relation, Relation::Galera | Relation::Group))
+        .filter(|replica| replica.relation.in_cluster())
         .count();
     let session = &mut cluster.primary.session;
     if named >= members {

@@ -18,10 +18,7 @@ use std::{
 };
 
 use replimeter_engine::{ErrorClass, Node, ServerError, Session, dialect::sync_reads::conflict};
-use replimeter_model::{
-    replication::Relation,
-    warning::{Warning, WarningCode},
-};
+use replimeter_model::warning::{Warning, WarningCode};
 
 use self::lock::with_schema_lock;
 pub(crate) use self::{
@@ -197,7 +194,7 @@ impl ProbeTable {
         for replica in &mut cluster.replicas {
             // What does not arrive is reported by the measurement, unless removing an earlier run's table keeps it away. A node of a
             // cluster without the table would leave it, or vote the primary out, at the first row.
-            let is_node = replica.relation == Relation::Galera;
+            let is_node = replica.needs_tables();
             if leftovers.is_empty() && !is_node {
                 continue;
             }

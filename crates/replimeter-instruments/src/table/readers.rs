@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use replimeter_engine::{
     ServerError, Session,
-    dialect::{ConnectedReplica, connected_replicas, galera, group, replicas_privilege},
+    dialect::{ConnectedReplica, connected_replicas, replicas_privilege},
     facts::ServerFacts,
+    membership::ClusterState,
 };
 
 /// The servers that were asked about the schema, and those that apply what they log.
@@ -27,13 +28,8 @@ impl Readers {
     pub(super) fn add(&mut self, session: &mut Session) -> Result<(), ServerError> {
         let facts = ServerFacts::read(session)?;
         self.asked.insert(facts.identity().server_id);
-        let galera = galera::node_state(session)?.map(|state| state.size as usize);
-        let size = match galera {
-            Some(size) => Some(size),
-            None => group::group_state(session)?.map(|state| state.members.len()),
-        };
-        if let Some(size) = size {
-            self.members = [self.members[0] + 1, self.members[1].max(size)];
+        if let Some(state) = ClusterState::current(session)? {
+            self.members = [self.members[0] + 1, self.members[1].max(state.size())];
         }
         if !facts.on("log_bin") {
             return Ok(());

@@ -3,6 +3,7 @@
 mod errant;
 mod logs;
 mod members;
+mod primary;
 mod semi_sync;
 mod settings;
 
@@ -10,6 +11,7 @@ pub use self::{
     errant::errant,
     logs::{broken_chain, logs},
     members::members,
+    primary::check_primary,
     semi_sync::acknowledgements,
     settings::{sessions, stages},
 };
@@ -17,3 +19,7 @@ pub use self::{
 /// What replication between engines means.
 pub const ENGINES_DIFFER: &str =
     "replication between engines is limited, and their GTIDs are not compatible";
+
+/// What to do after a run has written to a replica.
+pub const WRITTEN_TO: &str =
+    "check that it still replicates; compare its GTIDs with those of its source before a failover";

@@ -13,7 +13,6 @@ use std::{
 use replimeter_engine::{Node, ServerError, Session};
 use replimeter_model::{
     load::DataSize,
-    replication::Relation,
     warning::{Warning, WarningCode},
 };
 
@@ -134,7 +133,7 @@ pub fn fill_sandbox(
     fill_checked(primary, others, &nodes, workload, size, progress, stop)
 }
 
-/// The other nodes of the primary's Galera cluster, and how long they may take for a definition.
+/// The other nodes of the primary's cluster that leave it without a table, and how long they may take for a definition.
 #[derive(Default)]
 pub(super) struct ClusterNodes {
     others: Vec<Node>,
@@ -144,7 +143,7 @@ pub(super) struct ClusterNodes {
 impl ClusterNodes {
     fn of(cluster: &Cluster, patience: Duration) -> Self {
         let replicas = cluster.replicas.iter();
-        let nodes = replicas.filter(|replica| replica.relation == Relation::Galera);
+        let nodes = replicas.filter(|replica| replica.needs_tables());
         Self {
             others: nodes.map(|replica| replica.server.node.clone()).collect(),
             patience,
