@@ -4,7 +4,10 @@ use std::{ops::RangeInclusive, thread, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::{self, Channel},
+    dialect::{
+        self, Channel,
+        log::{ITS_LOG, LogEnd},
+    },
     facts::ServerFacts,
     identity::{Identity, RecordedIdentity},
     position::{Executed, executed},
@@ -37,8 +40,8 @@ struct State {
     /// `None` if the user may not read them.
     channels: Option<Vec<Channel>>,
     executed: Executed,
-    /// The end of its binary log; `None` without one, or if the user may not read it.
-    log: Option<(String, u64)>,
+    /// The end of its log; `None` without one, or if the user may not read it.
+    log: Option<LogEnd>,
 }
 
 impl State {
@@ -55,18 +58,13 @@ impl State {
         let uptime = number("SHOW GLOBAL STATUS LIKE 'Uptime'")?;
         let last = number("SELECT UNIX_TIMESTAMP()")?;
         let facts = ServerFacts::read(session)?;
-        let mut channels = dialect::channels(facts.engine, session).ok();
-        // A group's own channels lead to no source.
-        if let Some(channels) = &mut channels {
-            channels.retain(|channel| !channel.name.starts_with("group_replication_"));
-        }
         Ok(Self {
             identity: facts.identity(),
             started: first - uptime..=last - uptime,
             read_only: facts.read_only(),
-            channels,
+            channels: dialect::source_channels(facts.engine, session).ok(),
             executed: executed(&facts, session)?,
-            log: dialect::binlog_end(facts.engine, session).ok().flatten(),
+            log: LogEnd::read(facts.engine, session).ok().flatten(),
         })
     }
 
@@ -86,8 +84,7 @@ impl State {
         }
         if self.log_was_reset(before) {
             found.push((
-                "its binary log was reset during the run, or transactions were removed from it"
-                    .to_owned(),
+                format!("{ITS_LOG} was reset during the run, or transactions were removed from it"),
                 "run again: replicas and figures that rely on its positions may be wrong",
             ));
         }
@@ -108,22 +105,8 @@ impl State {
 
     fn log_was_reset(&self, before: &Self) -> bool {
         let lacks = self.executed.lacks(&before.executed);
-        let earlier = match (&before.log, &self.log) {
-            (Some((file, offset)), Some((file_now, offset_now))) => {
-                let of = |file: &str| {
-                    let (name, number) = file.rsplit_once('.')?;
-                    Some((name.to_owned(), number.parse::<u64>().ok()?))
-                };
-                match (of(file), of(file_now)) {
-                    (Some((name, number)), Some((name_now, number_now))) => {
-                        name == name_now && (number_now, offset_now) < (number, offset)
-                    }
-                    _ => false,
-                }
-            }
-            _ => false,
-        };
-        lacks || earlier
+        let both = self.log.as_ref().zip(before.log.as_ref());
+        lacks || both.is_some_and(|(now, before)| now.is_before(before))
     }
 }
 
@@ -242,7 +225,7 @@ mod tests {
                 ..Channel::default()
             }]),
             executed: Executed::Unknown(String::new()),
-            log: Some(("binlog.000009".to_owned(), 500)),
+            log: Some(LogEnd::of("binlog.000009", 500)),
         }
     }
 
@@ -300,16 +283,8 @@ mod tests {
 
     #[test]
     fn log_that_goes_backward_was_reset() {
-        for (file, offset, is_reset) in [
-            ("binlog.000009", 500, false),
-            ("binlog.1000000", 4, false),
-            ("other.000001", 4, false),
-            ("binlog.000009", 4, true),
-            ("binlog.000001", 900, true),
-        ] {
-            let found = reported(|now| now.log = Some((file.to_owned(), offset)));
-            assert_eq!(!found.is_empty(), is_reset, "{file} {offset}");
-        }
+        let found = reported(|now| now.log = Some(LogEnd::of("binlog.000001", 900)));
+        assert_eq!(found.len(), 1, "{found:?}");
         let set = |text: &str| Executed::Set(GtidSet::parse(&format!("{UUID}:{text}")).unwrap());
         let domains = |text: &str| Executed::Domains {
             logged: domain_gtids(text).unwrap(),

@@ -1,6 +1,9 @@
 //! Settings of the log that replicas read, and of its durability.
 
-use crate::facts::ServerFacts;
+use replimeter_model::engine::Engine;
+
+use super::binlog_end;
+use crate::{ServerError, Session, facts::ServerFacts};
 
 /// The name of a server's log in messages.
 pub const ITS_LOG: &str = "its binary log";
@@ -66,10 +69,48 @@ impl LogSettings {
     }
 }
 
+/// Where the next transaction of a server will be logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The name of the files without their number, and the number of the file; `None` for another name.
+    file: Option<(String, u64)>,
+    offset: u64,
+}
+
+impl LogEnd {
+    /// Returns the end at this offset of a file.
+    #[must_use]
+    pub fn of(file: &str, offset: u64) -> Self {
+        let file = file.rsplit_once('.').and_then(|(name, number)| {
+            let number = number.parse().ok()?;
+            Some((name.to_owned(), number))
+        });
+        Self { file, offset }
+    }
+
+    /// Reads the end of a server's log; `None` when it has none.
+    ///
+    /// # Errors
+    /// When the privilege is missing or the connection breaks.
+    pub fn read(engine: Engine, session: &mut Session) -> Result<Option<Self>, ServerError> {
+        let end = binlog_end(engine, session)?;
+        Ok(end.map(|(file, offset)| Self::of(&file, offset)))
+    }
+
+    /// Returns whether it is before an earlier end of the same log, which was reset since.
+    #[must_use]
+    pub fn is_before(&self, earlier: &Self) -> bool {
+        match (&self.file, &earlier.file) {
+            (Some((name, number)), Some((before, number_before))) => {
+                name == before && (number, self.offset) < (number_before, earlier.offset)
+            }
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use replimeter_model::engine::Engine;
-
     use super::*;
 
     #[test]
@@ -93,5 +134,20 @@ mod tests {
         };
         assert!(of("1", "1", "ON") && of("1", "3", "ON") && of("0", "1", "OFF"));
         assert!(!of("0", "1", "ON") && !of("1", "2", "ON") && !of("1000", "1", "ON"));
+    }
+
+    #[test]
+    fn log_that_goes_backward_was_reset() {
+        let before = LogEnd::of("binlog.000009", 500);
+        for (file, offset, is_reset) in [
+            ("binlog.000009", 500, false),
+            ("binlog.1000000", 4, false),
+            ("other.000001", 4, false),
+            ("binlog.000009", 4, true),
+            ("binlog.000001", 900, true),
+        ] {
+            let is_before = LogEnd::of(file, offset).is_before(&before);
+            assert_eq!(is_before, is_reset, "{file} {offset}");
+        }
     }
 }

@@ -32,6 +32,9 @@ use crate::{
     session::StatusRow,
 };
 
+/// Programs whose process is a server; other listeners (a tunnel, a proxy) are not.
+pub const PROGRAMS: [&str; 2] = ["mariadbd", "mysqld"];
+
 /// State of a thread that receives or applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThreadState {

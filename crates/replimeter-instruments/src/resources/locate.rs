@@ -13,10 +13,7 @@ use procfs::{
     net::{TcpNetEntries, TcpNetEntry, TcpState},
     process::{FDTarget, Process, all_processes},
 };
-use replimeter_engine::Node;
-
-/// Programs whose process is a server; other listeners (a tunnel, a proxy) are not.
-const PROGRAMS: [&str; 2] = ["mariadbd", "mysqld"];
+use replimeter_engine::{Node, dialect::PROGRAMS};
 
 /// Why a server's process is not visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
