@@ -13,6 +13,7 @@ pub enum Phase {
     Floor,
     /// As `Floor`, but with point selects in place of the observer's reads: the
     /// reference under the same load.
+    #[serde(rename = "yardstick")]
     ReferenceSelect,
     /// Warm-up; left out of the statistics.
     WarmUp,

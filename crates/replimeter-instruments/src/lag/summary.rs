@@ -56,7 +56,7 @@ pub struct LagSummary {
     retrieval: SignedHistogram,
     from_primary: Series,
     /// Rows by `from_primary`, or lag from ack without it, in bins of 0.1 ms.
-    tenths: BTreeMap<i64, u64>,
+    bins: BTreeMap<i64, u64>,
     gap: SignedHistogram,
     not_at_once: u64,
 }
@@ -94,8 +94,8 @@ impl LagSummary {
                     self.from_primary.record(at, difference);
                 }
                 *self
-                    .tenths
-                    .entry(tenth(from_primary.unwrap_or(ack)))
+                    .bins
+                    .entry(bin_of(from_primary.unwrap_or(ack)))
                     .or_default() += 1;
                 if let Some((gap, reads)) = sample.readable() {
                     self.gap.record(gap);
@@ -224,10 +224,10 @@ impl LagSummary {
             retrieval: distribution(&self.retrieval),
             from_primary: self.from_primary.distribution(),
             histogram_100us: self
-                .tenths
+                .bins
                 .iter()
-                .map(|(tenth, count)| HistogramBin {
-                    bin: *tenth,
+                .map(|(bin, count)| HistogramBin {
+                    bin: *bin,
                     count: *count,
                 })
                 .collect(),
@@ -248,7 +248,7 @@ impl LagSummary {
 }
 
 /// Returns a difference in units of 0.1 ms, rounded.
-fn tenth(difference: Nanos) -> i64 {
+fn bin_of(difference: Nanos) -> i64 {
     (difference.0 + 50_000).div_euclid(100_000)
 }
 
@@ -527,7 +527,7 @@ mod tests {
             (-50_001, -1),
             (-149_999, -1),
         ] {
-            assert_eq!(tenth(Nanos(nanos)), want, "{nanos}");
+            assert_eq!(bin_of(Nanos(nanos)), want, "{nanos}");
         }
     }
 

@@ -58,7 +58,7 @@ pub struct StaleSummary {
     conflicts: u64,
     backwards: u64,
     /// Reads and writes without and with synchronous reads.
-    price: [(ByStart, ByStart); 2],
+    overhead: [(ByStart, ByStart); 2],
     /// For immediate reads of this start: when the first was sent and the last had ended.
     span: Option<(Nanos, Nanos)>,
     /// The time from the one to the other in earlier starts.
@@ -81,7 +81,7 @@ impl StaleSummary {
         self.delay.begin_start();
         self.withheld.begin_start(&mut self.visible);
         self.visible.waits.begin_start();
-        for (reads, writes) in &mut self.price {
+        for (reads, writes) in &mut self.overhead {
             reads.begin_start();
             writes.begin_start();
         }
@@ -94,7 +94,7 @@ impl StaleSummary {
             StalePhase::Plain | StalePhase::Synced => {
                 if matches!(read.verdict, Verdict::Fresh | Verdict::Stale) {
                     let (reads, writes) =
-                        &mut self.price[usize::from(round.phase == StalePhase::Synced)];
+                        &mut self.overhead[usize::from(round.phase == StalePhase::Synced)];
                     reads.record(read.end - read.begin);
                     writes.record(round.ack - round.send);
                 }
@@ -195,11 +195,11 @@ impl StaleSummary {
         let some = share.trials > 0;
         let all = self.first_reads();
         let monotonic = self.monotonic();
-        let price = self.price[1].0.all().count() > 0;
+        let overhead = self.overhead[1].0.all().count() > 0;
         // More rounds may follow this row.
         let (mut withheld, mut visible) = (self.withheld.clone(), self.visible.clone());
         withheld.close(&mut visible);
-        let [(read_without, write_without), (read_with, write_with)] = &self.price;
+        let [(read_without, write_without), (read_with, write_with)] = &self.overhead;
         StaleRow {
             rounds: share.trials,
             stale: share.events,
@@ -238,7 +238,7 @@ impl StaleSummary {
             read_latency: distribution(&self.read),
             read_delay_error: distribution(&self.read_delay_error),
             rounds_per_s: self.rounds_per_s(),
-            overhead: price.then(|| ReadOverhead {
+            overhead: overhead.then(|| ReadOverhead {
                 read_without: with_interval(read_without),
                 read_with: with_interval(read_with),
                 write_without: with_interval(write_without),

@@ -8,14 +8,14 @@ fn runs_of_the_disturbance_differ_in_methods_only() {
         include_str!("../../../../plans/lag-histogram.toml"),
         include_str!("../../../../plans/lag-methods.toml"),
     ];
-    let [alone, together] = runs.map(|text| planned::<LagSettings>(text).unwrap());
-    assert_eq!(alone.targets, together.targets);
-    assert!(alone.plan.starts > 1 && alone.plan.method != together.plan.method);
-    let together = LagPlan {
+    let [alone, all_methods] = runs.map(|text| planned::<LagSettings>(text).unwrap());
+    assert_eq!(alone.targets, all_methods.targets);
+    assert!(alone.plan.starts > 1 && alone.plan.method != all_methods.plan.method);
+    let all_methods = LagPlan {
         method: alone.plan.method.clone(),
-        ..together.plan
+        ..all_methods.plan
     };
-    assert_eq!(alone.plan, together);
+    assert_eq!(alone.plan, all_methods);
 }
 
 #[test]

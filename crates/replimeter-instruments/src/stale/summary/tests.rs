@@ -130,7 +130,7 @@ fn run(rounds: u64, mut visible: impl FnMut() -> i64) -> StaleRow {
 #[test]
 fn wait_interval_covers_the_truth() {
     let mut random = Random::new(11);
-    let (mut covered, mut told) = (0, 0);
+    let (mut covered, mut stated) = (0, 0);
     for _ in 0..200 {
         // 27 % are visible too late for an immediate read, by 300 µs on average: 99 % after 300 µs × ln
         // 27.
@@ -145,7 +145,7 @@ fn wait_interval_covers_the_truth() {
             continue;
         };
         let truth = 300.0 * 27f64.ln();
-        told += 1;
+        stated += 1;
         covered += u32::from(low <= truth && truth <= high);
         assert!(
             low > 100.0,
@@ -154,8 +154,8 @@ fn wait_interval_covers_the_truth() {
         );
     }
     assert!(
-        told >= 190 && f64::from(covered) >= 0.93 * f64::from(told),
-        "{covered} of {told}"
+        stated >= 190 && f64::from(covered) >= 0.93 * f64::from(stated),
+        "{covered} of {stated}"
     );
 }
 
