@@ -11,7 +11,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    Node,
+    Connections, Node,
     identity::RecordedIdentity,
     wire::{Answer, Binder, ParameterValue, WireConnection, WireTarget},
 };
@@ -37,6 +37,7 @@ pub(crate) fn bare() {
         answer: Duration::from_secs(10),
         namespace: None,
         identity: RecordedIdentity::default(),
+        connections: Connections::default(),
     };
     let target = WireTarget::new(&node).unwrap();
     let mut sockets: Vec<BareSocket> = Vec::new();

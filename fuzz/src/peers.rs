@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use replimeter_engine::{Node, identity::RecordedIdentity, wire::login_packets};
+use replimeter_engine::{Connections, Node, identity::RecordedIdentity, wire::login_packets};
 use replimeter_instruments::lag::settings::LagSettings;
 use replimeter_model::{
     plan::{PlanFile, Section, check_nodes},
@@ -35,6 +35,7 @@ pub fn login(input: &[u8]) {
         answer: Duration::from_secs(1),
         namespace: None,
         identity: RecordedIdentity::default(),
+        connections: Connections::default(),
     };
     let (sent, ended) = login_packets(&node, encrypted, packets);
     let clear = |packet: &Vec<u8>| {

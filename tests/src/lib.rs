@@ -404,15 +404,11 @@ pub fn start_spec(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
 fn start_settings(spec: SandboxSpec) -> Result<Sandbox, SandboxError> {
     let home = Home::at(common_home().to_owned()).unwrap();
     let search = search(&home, spec.servers.clone());
-    Sandbox::start(
-        &Settings {
-            spec,
-            search,
-            home,
-            reaper: None,
-        },
-        &AtomicBool::new(false),
-    )
+    let settings = Settings {
+        spec: spec.clone(),
+        ..Settings::of(spec.shape, search, home)
+    };
+    Sandbox::start(&settings, &AtomicBool::new(false))
 }
 
 /// Returns the places where server binaries are searched.

@@ -7,24 +7,36 @@ use std::{
 };
 
 use crate::{
-    driver,
     error::ServerError,
-    node::Node,
+    node::{
+        Node,
+        connections::{AllConnections, Connections},
+    },
     session::Session,
-    silent::{self, PATIENCE},
+    silent::PATIENCE,
 };
 
-/// Asks every server to which a session is open for an answer, all at the same time, within 5 s. Closes all sessions to those that
-/// give none; until the process ends, what is sent to them fails at once. A failure of this machine says nothing about a server.
-pub fn give_up_on_silent_servers() {
-    give_up_on(driver::watched_nodes());
+impl Connections {
+    /// Asks every server to which a session is open for an answer, all at the same time, within 5 s. Closes all sessions to those that
+    /// give none; until the run ends, what is sent to them fails at once. A failure of this machine says nothing about a server.
+    pub fn give_up_on_silent_servers(&self) {
+        give_up_on(self.watched_nodes());
+    }
+}
+
+impl AllConnections {
+    /// Does so for the servers of all runs ([`Connections::give_up_on_silent_servers`]).
+    pub fn give_up_on_silent_servers(&self) {
+        let runs = self.current();
+        give_up_on(runs.iter().flat_map(Connections::watched_nodes).collect());
+    }
 }
 
 /// Does so for these servers.
 fn give_up_on(mut waiting: Vec<Node>) {
     let deadline = Instant::now() + PATIENCE;
     let (send, receive) = mpsc::channel();
-    waiting.retain(|node| !silent::is_silent(&node.endpoint) && ask(node, &send));
+    waiting.retain(|node| !node.is_silent() && ask(node, &send));
     drop(send);
     while !waiting.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -54,8 +66,8 @@ fn ask(node: &Node, send: &Sender<(String, Result<(), ServerError>)>) -> bool {
 }
 
 fn give_up(node: &Node, error: Option<ServerError>) {
-    silent::add(&node.endpoint, error);
-    driver::shut_down_all(node);
+    node.set_silent(error);
+    node.connections.shut_down_all(&node.endpoint.address());
 }
 
 /// Checks that a server answers a new connection. A refused login is an answer; a failure of this machine counts as one.
@@ -92,6 +104,7 @@ mod tests {
             answer: PATIENCE,
             namespace: None,
             identity: RecordedIdentity::default(),
+            connections: Connections::default(),
             show_errors: false,
         }
     }
@@ -102,7 +115,7 @@ mod tests {
         let node = node(listener.local_addr().unwrap().port());
         drop(listener);
         give_up_on(vec![node.clone()]);
-        assert!(silent::is_silent(&node.endpoint));
+        assert!(node.is_silent());
         let error = Session::open(&node).unwrap_err();
         assert!(error.cause.contains("refused"), "{error:?}");
         assert!(error.hint.contains("its port"), "{error:?}");
@@ -117,5 +130,21 @@ mod tests {
         give_up(&node, Some(error));
         let error = Session::open(&node).unwrap_err();
         assert_eq!(error.cause, "no answer within 5 s");
+    }
+
+    #[test]
+    fn servers_of_one_run_are_not_given_up_by_another() {
+        let runs = AllConnections::default();
+        let [ended, next] = [runs.begin(), runs.begin()].map(|connections| Node {
+            connections,
+            ..node(1)
+        });
+        give_up(&ended, None);
+        ended.set_owing();
+        assert!(ended.is_silent() && !next.is_silent());
+        assert!(next.greets(Duration::ZERO, &|| true).unwrap());
+        assert_eq!(runs.current().len(), 2);
+        drop(ended);
+        assert_eq!(runs.current().len(), 1);
     }
 }

@@ -4,22 +4,17 @@
 
 use std::{
     cell::Cell,
-    os::fd::{BorrowedFd, RawFd},
+    os::fd::RawFd,
     panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
     sync::{
-        Arc, Mutex, MutexGuard, Once, PoisonError, Weak,
+        Arc, Mutex, Once,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::{Duration, Instant},
 };
 
-use rustix::net::Shutdown;
+use crate::node::{Node, connections::WatchedSocket};
 
-use crate::Node;
-
-/// How often deadlines are checked.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// A whole answer may take this many times the timeout of a read.
 const READS: u32 = 3;
 
@@ -57,78 +52,6 @@ pub fn call<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The socket of a session, and until when its current answer may take.
-#[derive(Debug)]
-struct WatchedSocket {
-    node: Node,
-    /// The socket while the session owns it, and the deadline of the current answer.
-    current: Mutex<(Option<RawFd>, Option<Instant>)>,
-    expired: AtomicBool,
-}
-
-impl WatchedSocket {
-    fn current(&self) -> MutexGuard<'_, (Option<RawFd>, Option<Instant>)> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Closes both directions, so that every read and write on it ends.
-    fn shut_down(&self) {
-        let current = self.current();
-        if let Some(socket) = current.0 {
-            #[allow(unsafe_code, reason = "the driver gives its socket as a number only")]
-            // SAFETY: the session removes the number, under the same lock, before it closes the socket.
-            let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-            // A socket that is not connected is as good as closed.
-            let _ = rustix::net::shutdown(socket, Shutdown::Both);
-        }
-    }
-}
-
-/// All watched sockets of the process.
-static WATCHED: Mutex<Vec<Weak<WatchedSocket>>> = Mutex::new(Vec::new());
-
-fn watched() -> MutexGuard<'static, Vec<Weak<WatchedSocket>>> {
-    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the servers to which sessions are open, each once.
-pub(crate) fn watched_nodes() -> Vec<Node> {
-    let mut nodes: Vec<Node> = Vec::new();
-    for socket in watched().iter().filter_map(Weak::upgrade) {
-        let address = socket.node.endpoint.address();
-        if !nodes.iter().any(|node| node.endpoint.address() == address) {
-            nodes.push(socket.node.clone());
-        }
-    }
-    nodes
-}
-
-/// Closes the connections of all sessions to a server.
-pub(crate) fn shut_down_all(node: &Node) {
-    let address = node.endpoint.address();
-    for socket in watched().iter().filter_map(Weak::upgrade) {
-        if socket.node.endpoint.address() == address {
-            socket.shut_down();
-        }
-    }
-}
-
-/// Closes sockets whose answer takes too long, until the process ends.
-fn watch_all() {
-    loop {
-        thread::sleep(CHECK_INTERVAL);
-        let now = Instant::now();
-        let mut all = watched();
-        all.retain(|socket| socket.strong_count() > 0);
-        for socket in all.iter().filter_map(Weak::upgrade) {
-            let late = socket.current().1.is_some_and(|deadline| deadline <= now);
-            if late && !socket.expired.swap(true, Ordering::Relaxed) {
-                socket.shut_down();
-            }
-        }
-    }
-}
-
 /// Watches the answers of a session. Must be dropped before the session's connection.
 #[derive(Debug)]
 pub(crate) struct AnswerWatch {
@@ -139,19 +62,12 @@ pub(crate) struct AnswerWatch {
 impl AnswerWatch {
     /// Watches a socket to a server, each answer of which may take three times the timeout of a read.
     pub(crate) fn new(socket: RawFd, node: &Node) -> Self {
-        static THREAD: Once = Once::new();
-        THREAD.call_once(|| {
-            // Without the thread, answers have the timeout of each read only.
-            let _ = thread::Builder::new()
-                .name("deadlines".to_owned())
-                .spawn(watch_all);
-        });
         let socket = Arc::new(WatchedSocket {
             node: node.clone(),
             current: Mutex::new((Some(socket), None)),
             expired: AtomicBool::new(false),
         });
-        watched().push(Arc::downgrade(&socket));
+        node.connections.watch(&socket);
         Self {
             socket,
             limit: limit(node.answer),

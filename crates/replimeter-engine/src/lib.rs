@@ -28,12 +28,12 @@ pub mod session;
 mod silent;
 mod socket;
 pub mod source;
-pub mod unanswered;
+mod unanswered;
 pub mod wire;
 
-pub use answer::{check_answer, give_up_on_silent_servers};
+pub use answer::check_answer;
 pub use driver::{Interrupter, call as catch_panic};
 pub use error::{ErrorKind, ServerError, unless_disconnected};
 pub use error_class::ErrorClass;
-pub use node::Node;
+pub use node::{AllConnections, Connections, Node};
 pub use session::Session;

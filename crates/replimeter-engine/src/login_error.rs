@@ -7,7 +7,6 @@ use mysql::Error;
 use crate::{
     Node,
     error::{ACCESS_DENIED, ErrorKind, ServerError},
-    silent,
 };
 
 /// Returns the error of a login that failed, with where its password came from if that may be the cause.
@@ -31,7 +30,7 @@ pub(crate) fn login_error(node: &Node, cause: &Error) -> ServerError {
         error.kind = ErrorKind::Unreachable;
         error.hint = "check that the address is that of a MariaDB or MySQL server, and that the port or socket is right".to_owned();
     }
-    silent::explained(&node.endpoint, error)
+    node.explained(error)
 }
 
 /// Returns the error about a server that asks for the password, encrypted with a key of unknown origin.

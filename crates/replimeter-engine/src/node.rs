@@ -1,5 +1,7 @@
 //! A server to connect to: its name in the report, its address and its user.
 
+pub(crate) mod connections;
+
 use std::{
     fmt, fs, io,
     net::{SocketAddr, ToSocketAddrs},
@@ -10,12 +12,12 @@ use std::{
 use mysql::{ClientIdentity, Opts, OptsBuilder, SslOpts, consts::CapabilityFlags};
 use replimeter_model::target::{Endpoint, Secret, SslMode};
 
+pub use self::connections::{AllConnections, Connections};
 use crate::{
     attempt::attempt,
     error::{ErrorKind, ServerError},
     identity::RecordedIdentity,
     namespace::Namespace,
-    silent,
 };
 
 /// Timeout of a connection attempt.
@@ -80,6 +82,8 @@ pub struct Node {
     pub namespace: Option<Namespace>,
     /// Which server it is, of those that its address can lead to: the one that the first connection reached.
     pub identity: RecordedIdentity,
+    /// The connections of its run.
+    pub connections: Connections,
 }
 
 /// The server's name and its address: the beginning of messages.
@@ -152,13 +156,8 @@ impl Node {
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         let (host, port) = (self.endpoint.host.clone(), self.endpoint.port);
         let resolve = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
-        attempt(
-            "resolve",
-            CONNECT,
-            &|| silent::is_silent(&self.endpoint),
-            resolve,
-        )?
-        .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        attempt("resolve", CONNECT, &|| self.is_silent(), resolve)?
+            .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// Returns the timeout of each answer of the login.

@@ -35,7 +35,6 @@ use crate::{
     login_error::{login_error, sent_in_clear},
     node::{CONNECT, Node},
     opened::OpenedConnection,
-    silent, unanswered,
 };
 
 /// The largest answer that is kept, in bytes: status tables and lists of names are far smaller.
@@ -70,12 +69,12 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Connects. A server [that stopped answering](crate::give_up_on_silent_servers) is not asked again.
+    /// Connects. A server [that stopped answering](crate::Connections::give_up_on_silent_servers) is not asked again.
     ///
     /// # Errors
     /// When the server cannot be reached or verified, or refuses the user.
     pub fn open(node: &Node) -> Result<Self, ServerError> {
-        Self::open_unless(node, || silent::is_silent(&node.endpoint))
+        Self::open_unless(node, || node.is_silent())
     }
 
     /// Connects, even to a server that stopped answering: it may answer again.
@@ -269,9 +268,9 @@ impl Session {
     pub(crate) fn error(&self, operation: &str, error: &Error) -> ServerError {
         let error = ServerError::from_driver(&self.name, &self.address, operation, error);
         if error.kind == ErrorKind::Timeout {
-            unanswered::add(self.watch.node());
+            self.watch.node().set_owing();
         }
-        silent::explained(&self.watch.node().endpoint, error)
+        self.watch.node().explained(error)
     }
 
     /// Returns an error about this server that Replimeter detected, not the server.
@@ -494,7 +493,7 @@ impl Session {
 fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result<Conn> {
     let (opts, namespace) = (node.opts(tls), node.namespace.clone());
     let answer = node.answer;
-    if !unanswered::greets(node, node.login_timeout(), given_up)? {
+    if !node.greets(node.login_timeout(), given_up)? {
         return Err(Error::DriverError(DriverError::ConnectTimeout));
     }
     let limit = CONNECT + driver::limit(node.login_timeout());
@@ -504,11 +503,11 @@ fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result
     })?;
     let conn = conn.unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)));
     match &conn {
-        Ok(_) => unanswered::remove(node),
+        Ok(_) => node.clear_owing(),
         Err(error) => {
             let error = ServerError::from_driver(&node.name, "", "cannot connect", error);
             if error.kind == ErrorKind::Timeout {
-                unanswered::add(node);
+                node.set_owing();
             }
         }
     }

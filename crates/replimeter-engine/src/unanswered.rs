@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -15,92 +15,87 @@ use rustix::{
 };
 
 use crate::{
-    node::Node,
+    node::{Node, connections::lock},
     socket::{self, Address},
 };
 
 /// Interval between checks whether the server is given up.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// The addresses of the servers, each with the connection on which its greeting is awaited.
-static OWING: Mutex<BTreeMap<String, Option<Arc<OwnedFd>>>> = Mutex::new(BTreeMap::new());
-
-fn all() -> MutexGuard<'static, BTreeMap<String, Option<Arc<OwnedFd>>>> {
-    OWING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Adds a server that gave no answer in time: no connection is opened to it before it greets on a single one.
-pub fn add(node: &Node) {
-    all().entry(node.endpoint.address()).or_default();
-}
-
-/// Removes a server that answers.
-pub(crate) fn remove(node: &Node) {
-    all().remove(&node.endpoint.address());
-}
-
-/// Returns the connection on which the greeting of a server is awaited; `None` for a server that owes no answer.
-fn connection(node: &Node) -> io::Result<Option<Arc<OwnedFd>>> {
-    let address = node.endpoint.address();
-    match all().get(&address) {
-        None => return Ok(None),
-        Some(Some(known)) => return Ok(Some(Arc::clone(known))),
-        Some(None) => {}
+impl Node {
+    fn owing(&self) -> MutexGuard<'_, BTreeMap<String, Option<Arc<OwnedFd>>>> {
+        lock(&self.connections.0.owing)
     }
-    // A name is resolved without the lock.
-    let place = match &node.endpoint.socket {
-        Some(path) => Address::Unix(path.clone()),
-        None => match node.addresses()?.first() {
-            Some(first) => Address::Tcp(*first),
-            None => return Err(io::ErrorKind::NotFound.into()),
-        },
-    };
-    let mut all = all();
-    let Some(owing) = all.get_mut(&address) else {
-        return Ok(None);
-    };
-    if owing.is_none() {
-        *owing = Some(Arc::new(socket::start(node, &place)?));
+
+    /// Notes that it gave no answer in time: no connection is opened to it before it greets on a single one.
+    pub fn set_owing(&self) {
+        self.owing().entry(self.endpoint.address()).or_default();
     }
-    Ok(owing.clone())
-}
 
-/// Returns whether this is still the connection on which the greeting is awaited.
-fn is_awaited(node: &Node, connection: &Arc<OwnedFd>) -> bool {
-    let all = all();
-    let known = all.get(&node.endpoint.address()).and_then(Option::as_ref);
-    known.is_some_and(|known| Arc::ptr_eq(known, connection))
-}
+    /// Notes that it answers.
+    pub(crate) fn clear_owing(&self) {
+        self.owing().remove(&self.endpoint.address());
+    }
 
-/// Waits until a server that owes an answer greets, or refuses the connection. Returns whether a connection can be opened: another
-/// server, always.
-///
-/// # Errors
-/// When the system refuses a socket, or the address cannot be reached.
-pub(crate) fn greets(
-    node: &Node,
-    limit: Duration,
-    given_up: &dyn Fn() -> bool,
-) -> io::Result<bool> {
-    let Some(awaited) = connection(node)? else {
-        return Ok(true);
-    };
-    let deadline = Instant::now() + limit;
-    let interval = Timespec::try_from(INTERVAL).map_err(io::Error::other)?;
-    loop {
-        let mut polled = [PollFd::new(&*awaited, PollFlags::IN)];
-        if poll(&mut polled, Some(&interval))? > 0 {
-            if is_awaited(node, &awaited) {
-                remove(node);
-            }
-            return Ok(true);
+    /// Returns the connection on which its greeting is awaited; `None` if it owes no answer.
+    fn awaited(&self) -> io::Result<Option<Arc<OwnedFd>>> {
+        let address = self.endpoint.address();
+        match self.owing().get(&address) {
+            None => return Ok(None),
+            Some(Some(known)) => return Ok(Some(Arc::clone(known))),
+            Some(None) => {}
         }
-        if Instant::now() >= deadline || given_up() {
-            // The server does not have a connection that was not made: another one may be made sooner than this.
-            if getpeername(&*awaited).is_err() && is_awaited(node, &awaited) {
-                all().insert(node.endpoint.address(), None);
+        // A name is resolved without the lock.
+        let place = match &self.endpoint.socket {
+            Some(path) => Address::Unix(path.clone()),
+            None => match self.addresses()?.first() {
+                Some(first) => Address::Tcp(*first),
+                None => return Err(io::ErrorKind::NotFound.into()),
+            },
+        };
+        let mut all = self.owing();
+        let Some(owing) = all.get_mut(&address) else {
+            return Ok(None);
+        };
+        if owing.is_none() {
+            *owing = Some(Arc::new(socket::start(self, &place)?));
+        }
+        Ok(owing.clone())
+    }
+
+    /// Returns whether this is still the connection on which its greeting is awaited.
+    fn is_awaited(&self, connection: &Arc<OwnedFd>) -> bool {
+        let all = self.owing();
+        let known = all.get(&self.endpoint.address()).and_then(Option::as_ref);
+        known.is_some_and(|known| Arc::ptr_eq(known, connection))
+    }
+
+    /// Waits until it greets, or refuses the connection, if it owes an answer. Returns whether a connection can be opened: if it owes
+    /// none, always.
+    ///
+    /// # Errors
+    /// When the system refuses a socket, or the address cannot be reached.
+    pub(crate) fn greets(&self, limit: Duration, given_up: &dyn Fn() -> bool) -> io::Result<bool> {
+        let Some(awaited) = self.awaited()? else {
+            return Ok(true);
+        };
+        let deadline = Instant::now() + limit;
+        let interval = Timespec::try_from(INTERVAL).map_err(io::Error::other)?;
+        loop {
+            let mut polled = [PollFd::new(&*awaited, PollFlags::IN)];
+            if poll(&mut polled, Some(&interval))? > 0 {
+                if self.is_awaited(&awaited) {
+                    self.clear_owing();
+                }
+                return Ok(true);
             }
-            return Ok(false);
+            if Instant::now() >= deadline || given_up() {
+                // The server does not have a connection that was not made: another one may be made sooner than this.
+                if getpeername(&*awaited).is_err() && self.is_awaited(&awaited) {
+                    self.owing().insert(self.endpoint.address(), None);
+                }
+                return Ok(false);
+            }
         }
     }
 }
@@ -120,7 +115,7 @@ mod tests {
             answer: Duration::from_millis(200),
             ..node_at(listener.local_addr().unwrap().port())
         };
-        add(&node);
+        node.set_owing();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| assert!(Session::open(&node).is_err()));
@@ -134,7 +129,5 @@ mod tests {
         awaited.write_all(b"a greeting").unwrap();
         assert!(Session::open(&node).is_err());
         assert!(listener.accept().is_ok());
-        remove(&node);
-        drop(awaited);
     }
 }

@@ -11,7 +11,6 @@ use std::{
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::connections::{OpenedConnection, still_open},
-    unanswered,
 };
 
 use crate::sync::lock;
@@ -101,7 +100,7 @@ struct State {
 impl GivenUp {
     /// Begins to end a connection on its server.
     pub fn add(self: &Arc<Self>, node: &Node, opened: OpenedConnection) {
-        unanswered::add(node);
+        node.set_owing();
         let mut state = lock(&self.0);
         state.open.push((node.clone(), opened));
         if !mem::replace(&mut state.ending, true) {

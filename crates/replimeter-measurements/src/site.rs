@@ -5,10 +5,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{
-    give_up_on_silent_servers,
-    source::{ServerSource, SourceError, SourceErrorKind},
-};
+use replimeter_engine::source::{ServerSource, SourceError, SourceErrorKind};
 use replimeter_instruments::{
     front::{settings::Remedy, site::SitePlan},
     preflight::Cluster,
@@ -155,10 +152,6 @@ impl Site {
     /// Ends the load balancer, then the fronts and what they run on the servers. Returns a warning if something may still run there.
     pub(crate) fn end(self) -> Option<Warning> {
         drop(self.balancer);
-        if self.fronts.misses_a_server() {
-            // So that the end of the run is bounded.
-            give_up_on_silent_servers();
-        }
         let left = self.fronts.end();
         (left > 0).then(|| {
             Warning::new(

@@ -41,7 +41,7 @@ pub type SourceOpener = dyn Fn(&CommandLineSettings, Option<PathBuf>) -> Box<dyn
 /// The program that runs measurements.
 pub struct Host<'a> {
     /// The source of their servers.
-    pub servers: &'a SourceOpener,
+    pub servers: Box<SourceOpener>,
     /// The output.
     pub screen: &'a dyn Screen,
     /// The file for recording calls, so that the run can be replayed.

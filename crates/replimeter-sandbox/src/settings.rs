@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use replimeter_engine::Connections;
 use replimeter_model::{
     engine::Engine, replication::Mode, sandbox::SandboxSpec, server_option::ServerOption,
     shape::Shape,
@@ -27,6 +28,8 @@ pub struct Settings {
     pub home: Home,
     /// Ends processes started by servers when the tool is killed; none when `None`.
     pub reaper: Option<ReaperProgram>,
+    /// The connections of the run.
+    pub connections: Connections,
 }
 
 impl Settings {
@@ -38,6 +41,7 @@ impl Settings {
             search,
             home,
             reaper: None,
+            connections: Connections::default(),
         }
     }
 }

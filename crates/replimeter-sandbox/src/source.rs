@@ -3,7 +3,7 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use replimeter_engine::{
-    Node,
+    Connections, Node,
     source::{self, Allowed, Faults, OpenContext, Servers, SourceError, SourceErrorKind},
 };
 use replimeter_model::{
@@ -60,6 +60,8 @@ pub struct Sandboxes {
     pub search: Search,
     /// Ends processes started by servers when the tool is killed.
     pub reaper: Option<ReaperProgram>,
+    /// The connections of the run.
+    pub connections: Connections,
 }
 
 impl Sandboxes {
@@ -74,6 +76,7 @@ impl Sandboxes {
             },
             home: self.home.clone(),
             reaper: self.reaper.clone(),
+            connections: self.connections.clone(),
         }
     }
 
@@ -131,7 +134,7 @@ impl Sandboxes {
     pub fn open(&self, name: &SandboxName) -> Result<Box<dyn Servers>, SourceError> {
         let managed = self.find(name)?;
         let members = managed
-            .nodes()?
+            .nodes(&self.connections)?
             .into_iter()
             .map(|(node, role, source)| source::Member {
                 node,

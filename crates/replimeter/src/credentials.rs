@@ -7,7 +7,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, Node, Session,
+    Connections, ErrorKind, Node, Session,
     identity::RecordedIdentity,
     node::Login,
     option_file::{self, OptionFileError},
@@ -45,7 +45,11 @@ pub(crate) fn hide_memory() {
 
 impl Credentials {
     /// Returns the nodes of a user's cluster, in the given order.
-    pub(crate) fn nodes(&self, specs: &[NodeSpec]) -> Result<Vec<Node>, SourceError> {
+    pub(crate) fn nodes(
+        &self,
+        specs: &[NodeSpec],
+        connections: &Connections,
+    ) -> Result<Vec<Node>, SourceError> {
         let (file, path) = read_option_file(self.defaults_file.as_deref())?;
         if !specs.is_empty() {
             hide_memory();
@@ -99,6 +103,7 @@ impl Credentials {
                 answer: ANSWER,
                 namespace: None,
                 identity: RecordedIdentity::default(),
+                connections: connections.clone(),
             };
             node.check_files()?;
             let typed = if self.ask_password {

@@ -2,7 +2,10 @@
 
 use std::{env, ffi::OsString, path::PathBuf};
 
-use replimeter_engine::source::{SourceError, SourceErrorKind};
+use replimeter_engine::{
+    Connections,
+    source::{SourceError, SourceErrorKind},
+};
 use replimeter_model::target::Secret;
 use replimeter_sandbox::{
     Home, Search, binaries::split_path, reaper::ReaperProgram, source::Sandboxes,
@@ -40,13 +43,14 @@ pub(crate) fn private_home() -> Result<Home, SourceError> {
     Ok(Home::at(root)?)
 }
 
-/// Returns the sandboxes of the private folder.
-pub(crate) fn sandboxes() -> Result<Sandboxes, SourceError> {
+/// Returns the sandboxes of the private folder, for a run with these connections.
+pub(crate) fn sandboxes(connections: Connections) -> Result<Sandboxes, SourceError> {
     let home = private_home()?;
     Ok(Sandboxes {
         search: search(&home, None),
         home,
         reaper: reaper(),
+        connections,
     })
 }
 

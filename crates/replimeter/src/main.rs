@@ -2,6 +2,7 @@
 //!
 //! The only crate that prints, reads the environment and sets exit codes.
 
+mod active;
 mod cli;
 mod commands;
 mod credentials;
@@ -19,30 +20,35 @@ use std::{process::ExitCode, sync::atomic::Ordering};
 use replimeter_measurements::across::compare;
 use replimeter_run::{cli_error::CliError, of_files};
 
-use crate::cli::{Command, Invocation};
+use crate::{
+    active::Active,
+    cli::{Command, Invocation},
+};
 
 fn main() -> ExitCode {
     let registry = replimeter_measurements::registry();
     let asked = cli::parse(registry);
     environment::set_rescuer();
-    let result = signals::install().and_then(|stop| {
+    let active = Active::default();
+    let stop = &active.stop;
+    let result = signals::install(&active).and_then(|()| {
         let command = match asked {
             Invocation::Measure(entry, matches) => {
-                return commands::measure::run(entry, &matches, &stop);
+                return commands::measure::run(entry, &matches, &active);
             }
             Invocation::Other(command) => command,
         };
         let done = match command {
-            Command::Run(args) => commands::run::run(registry, &args, &stop),
-            Command::Doctor(args) => commands::doctor::run(&args, &stop),
-            Command::Sandbox(args) => commands::sandbox::run(&args.command, &stop),
-            Command::Reproduce(args) => commands::reproduce::run(registry, &args, &stop),
-            Command::Report(args) => of_files(|| commands::report::run(registry, &args, &stop)),
+            Command::Run(args) => commands::run::run(registry, &args, &active),
+            Command::Doctor(args) => commands::doctor::run(&args, &active),
+            Command::Sandbox(args) => commands::sandbox::run(&args.command, &active),
+            Command::Reproduce(args) => commands::reproduce::run(registry, &args, &active),
+            Command::Report(args) => of_files(|| commands::report::run(registry, &args, stop)),
             Command::Compare(args) => {
-                of_files(|| compare::run(registry, &args, &terminal::Terminal, &stop))
+                of_files(|| compare::run(registry, &args, &terminal::Terminal, stop))
             }
-            Command::Trial(args) => commands::trial::run(registry, &args, &stop),
-            Command::Servers(args) => commands::servers::run(&args, &stop),
+            Command::Trial(args) => commands::trial::run(registry, &args, &active),
+            Command::Servers(args) => commands::servers::run(&args, stop),
             Command::Schema(args) => commands::program::schema(registry, &args),
             Command::Completions(args) => commands::program::completions(registry, &args),
             Command::Man(args) => commands::program::man(registry, &args),

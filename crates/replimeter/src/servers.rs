@@ -2,46 +2,54 @@
 
 use std::{path::PathBuf, sync::atomic::AtomicBool};
 
-use replimeter_engine::source::{
-    Allowed, Install, Member, OpenContext, Program, ProgramSpec, ServerSource, Servers, SourceError,
+use replimeter_engine::{
+    Connections,
+    source::{
+        Allowed, Install, Member, OpenContext, Program, ProgramSpec, ServerSource, Servers,
+        SourceError,
+    },
 };
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
 use replimeter_run::{Host, options::CommandLineSettings};
-use replimeter_sandbox::programs;
+use replimeter_sandbox::{programs, source::Sandboxes};
 
-use crate::{credentials::Credentials, environment, progress::StatusLine, terminal::Terminal};
+use crate::{
+    active::Active, credentials::Credentials, environment, progress::StatusLine, terminal::Terminal,
+};
 
 /// Starts, finds or connects to the servers of any target.
 pub(crate) struct Targets {
     credentials: Credentials,
     /// What a run may do to users' servers that it otherwise refuses.
     allowed: Allowed,
+    /// The connections of the run.
+    connections: Connections,
 }
 
 impl ServerSource for Targets {
     fn available(&self, spec: &SandboxSpec) -> Result<Install, SourceError> {
-        environment::sandboxes()?.available(spec)
+        self.sandboxes()?.available(spec)
     }
 
     fn check_available(&self, target: &Target) -> Result<(), SourceError> {
         match target {
-            Target::Sandbox(spec) => environment::sandboxes()?.check_available(spec),
-            Target::Running(name) => environment::sandboxes()?.find(name).map(drop),
+            Target::Sandbox(spec) => self.sandboxes()?.check_available(spec),
+            Target::Running(name) => self.sandboxes()?.find(name).map(drop),
             Target::Nodes(_) => Ok(()),
         }
     }
 
     fn data_folder(&self) -> Option<PathBuf> {
-        let sandboxes = environment::sandboxes().ok()?;
+        let sandboxes = self.sandboxes().ok()?;
         Some(sandboxes.home.root().to_owned())
     }
 
     fn program(&self, name: &str) -> Result<PathBuf, SourceError> {
-        programs::find(&environment::sandboxes()?.search, name)
+        programs::find(&self.sandboxes()?.search, name)
     }
 
     fn start_program(&self, spec: ProgramSpec<'_>) -> Result<Box<dyn Program>, SourceError> {
-        programs::start(&environment::sandboxes()?.home, spec)
+        programs::start(&self.sandboxes()?.home, spec)
     }
 
     fn open(
@@ -50,12 +58,12 @@ impl ServerSource for Targets {
         context: &OpenContext<'_>,
     ) -> Result<Box<dyn Servers>, SourceError> {
         match target {
-            Target::Sandbox(spec) => environment::sandboxes()?.start(spec, context),
-            Target::Running(name) => environment::sandboxes()?.open(name),
+            Target::Sandbox(spec) => self.sandboxes()?.start(spec, context),
+            Target::Running(name) => self.sandboxes()?.open(name),
             Target::Nodes(specs) => {
                 // A prompt and a spinner would overwrite each other.
                 (context.quiet)();
-                let nodes = self.credentials.nodes(specs)?;
+                let nodes = self.credentials.nodes(specs, &self.connections)?;
                 let members = specs.iter().zip(nodes).map(|(spec, node)| Member {
                     node,
                     role: spec.role,
@@ -73,8 +81,12 @@ impl ServerSource for Targets {
 }
 
 impl Targets {
-    /// Creates a source with the command line's credentials; a plan can name an option file.
-    pub(crate) fn of(given: &CommandLineSettings, defaults_file: Option<PathBuf>) -> Self {
+    /// Creates the source of a run, with the command line's credentials; a plan can name an option file.
+    pub(crate) fn of(
+        given: &CommandLineSettings,
+        defaults_file: Option<PathBuf>,
+        active: &Active,
+    ) -> Self {
         Self {
             credentials: Credentials {
                 passwords: given.passwords.clone(),
@@ -83,14 +95,22 @@ impl Targets {
                 show_errors: given.show_errors,
             },
             allowed: given.allowed,
+            connections: active.connections.begin(),
         }
+    }
+
+    fn sandboxes(&self) -> Result<Sandboxes, SourceError> {
+        environment::sandboxes(self.connections.clone())
     }
 }
 
 /// Returns the host of measurements.
-pub(crate) fn host() -> Host<'static> {
+pub(crate) fn host(active: &Active) -> Host<'static> {
+    let active = active.clone();
     Host {
-        servers: &|given, defaults_file| Box::new(Targets::of(given, defaults_file)),
+        servers: Box::new(move |given, defaults_file| {
+            Box::new(Targets::of(given, defaults_file, &active))
+        }),
         screen: &Terminal,
         record: environment::record(),
         fault: environment::fault(),

@@ -3,10 +3,7 @@
 
 use std::{
     fs,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +16,7 @@ use signal_hook::{
     low_level::emulate_default_handler,
 };
 
-use crate::print::say;
+use crate::{active::Active, print::say};
 
 /// Time after the first signal from which another one counts.
 const REPEAT_DELAY: Duration = Duration::from_secs(1);
@@ -41,9 +38,10 @@ fn print(lines: &[String]) {
 }
 
 /// Has servers that do not answer end the waits of the run.
-fn give_up_on_silent_servers() {
+fn give_up_on_silent_servers(active: &Active) {
+    let connections = active.connections.clone();
     // Without the thread, the run waits for each statement.
-    let _ = thread::Builder::new().spawn(replimeter_engine::give_up_on_silent_servers);
+    let _ = thread::Builder::new().spawn(move || connections.give_up_on_silent_servers());
 }
 
 /// Returns whether a shell can continue this process: it gives each job a group of its own. Without one, the default is not to be
@@ -62,7 +60,7 @@ fn has_job_control() -> bool {
 
 /// Suspends this process. A run that has stopped appliers starts them first, and ends when the process continues; if they cannot
 /// be started, it ends without being suspended.
-fn suspend(stop: &AtomicBool) {
+fn suspend(active: &Active) {
     if !has_job_control() {
         return;
     }
@@ -71,7 +69,7 @@ fn suspend(stop: &AtomicBool) {
     if suspend_unless_held(suspend) {
         return;
     }
-    stop.store(true, Ordering::Relaxed);
+    active.stop.store(true, Ordering::Relaxed);
     say(
         "\nstarting the applier before this process is suspended; the run ends when it continues\n",
     );
@@ -79,27 +77,26 @@ fn suspend(stop: &AtomicBool) {
     if !suspend_unless_held(suspend) {
         say("not suspended: an applier may be stopped; the run ends\n");
     }
-    give_up_on_silent_servers();
+    give_up_on_silent_servers(active);
 }
 
-/// Installs the handlers; the flag becomes true at the first signal.
-pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
-    let stop = Arc::new(AtomicBool::new(false));
+/// Installs the handlers; the first signal sets the stop.
+pub(crate) fn install(active: &Active) -> Result<(), CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(format!("cannot handle signals: {error}"), "");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP]).map_err(failed)?;
-    let flag = Arc::clone(&stop);
+    let active = active.clone();
     let handle = move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             match first {
-                _ if signal == SIGTSTP => suspend(&flag),
+                _ if signal == SIGTSTP => suspend(&active),
                 None => {
                     first = Some(Instant::now());
-                    flag.store(true, Ordering::Relaxed);
+                    active.stop.store(true, Ordering::Relaxed);
                     say("\nstopping and cleaning up; repeat to stop immediately\n");
                     // The run waits for no server longer than this.
-                    give_up_on_silent_servers();
+                    give_up_on_silent_servers(&active);
                 }
                 // A closed terminal sends two hang-ups, and service managers send two signals at once: only
                 // a later one is intended.
@@ -118,5 +115,5 @@ pub(crate) fn install() -> Result<Arc<AtomicBool>, CliError> {
         }
     };
     thread::Builder::new().spawn(handle).map_err(failed)?;
-    Ok(stop)
+    Ok(())
 }

@@ -17,7 +17,6 @@ use crate::{
     },
     dialect, driver,
     facts::ServerFacts,
-    unanswered,
 };
 
 /// A connection that missed this many heartbeats is lost.
@@ -200,7 +199,7 @@ impl Follower {
         self.silent = if anything { 0 } else { self.silent + 1 };
         if READ_TIMEOUT * self.silent > HEARTBEAT * MISSED {
             let seconds = (HEARTBEAT * MISSED).as_secs();
-            unanswered::add(&self.node);
+            self.node.set_owing();
             return Err(ServerError {
                 kind: ErrorKind::Timeout,
                 ..self.lost(&format!("no heartbeat for {seconds} s"))

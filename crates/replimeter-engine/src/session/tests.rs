@@ -11,7 +11,7 @@ use replimeter_model::target::{Endpoint, Secret};
 use rustix::net::sockopt;
 
 use super::*;
-use crate::identity::RecordedIdentity;
+use crate::{Connections, identity::RecordedIdentity};
 
 /// Timeout of a read in these tests.
 const ANSWER: Duration = Duration::from_millis(400);
@@ -42,6 +42,7 @@ pub(crate) fn node_at(port: u16) -> Node {
         answer: ANSWER,
         namespace: None,
         identity: RecordedIdentity::default(),
+        connections: Connections::default(),
         show_errors: false,
     }
 }

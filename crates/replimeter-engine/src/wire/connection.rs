@@ -28,7 +28,6 @@ use crate::{
     identity::{self, Unconfirmed},
     login_error::{login_error, sent_in_clear, unverified_key},
     opened::OpenedConnection,
-    silent,
     socket::Address,
 };
 
@@ -160,14 +159,14 @@ impl AsFd for WireConnection {
 
 impl WireConnection {
     /// Begins to connect; [`log_in`](Self::log_in) completes it. A server
-    /// [that stopped answering](crate::give_up_on_silent_servers) is not asked again.
+    /// [that stopped answering](crate::Connections::give_up_on_silent_servers) is not asked again.
     ///
     /// # Errors
     /// When the system refuses a socket, or the address cannot be reached.
     pub fn start(target: &WireTarget) -> Result<Self, ServerError> {
         let Target { node, address, .. } = &*target.0;
         let failed = |error| login_error(node, &mysql::Error::IoError(error));
-        if silent::is_silent(&node.endpoint) {
+        if node.is_silent() {
             return Err(failed(Io::TimedOut.into()));
         }
         Ok(Self {
@@ -487,7 +486,7 @@ impl WireConnection {
         let node = self.target.node();
         let address = node.endpoint.address();
         let error = ServerError::from_driver(&node.name, &address, OPERATION, error);
-        silent::explained(&node.endpoint, error)
+        node.explained(error)
     }
 
     /// Returns the error of a statement that was not answered within this time. The connection is not usable any more.

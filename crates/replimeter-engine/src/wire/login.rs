@@ -310,7 +310,7 @@ mod tests {
     use replimeter_model::target::{Endpoint, Secret};
 
     use super::*;
-    use crate::identity::RecordedIdentity;
+    use crate::{Connections, identity::RecordedIdentity};
 
     /// A greeting like those of MySQL: version 8, connection 7, every capability.
     fn greeting(method: &[u8]) -> Vec<u8> {
@@ -337,6 +337,7 @@ mod tests {
             answer: std::time::Duration::from_secs(1),
             namespace: None,
             identity: RecordedIdentity::default(),
+            connections: Connections::default(),
         }
     }
 

@@ -345,7 +345,7 @@ mod tests {
 
     use super::*;
     use crate::backlog::{ORDER_TIMEOUT, RELEASE_TIMEOUT};
-    use replimeter_engine::identity::RecordedIdentity;
+    use replimeter_engine::{Connections, identity::RecordedIdentity};
 
     #[test]
     fn last_attempt_begins_at_the_limit() {
@@ -396,6 +396,7 @@ mod tests {
             answer: Duration::from_secs(1),
             namespace: None,
             identity: RecordedIdentity::default(),
+            connections: Connections::default(),
         };
         let held = HeldApplier::new(&node, Engine::MariaDb, &Channel::default(), None).register();
         let said = std::cell::RefCell::new(Vec::new());

@@ -9,7 +9,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    Node,
+    Connections, Node,
     identity::{Identity, RecordedIdentity},
 };
 use replimeter_model::{
@@ -125,6 +125,7 @@ impl RescueOrder {
             answer: RELEASE_TIMEOUT,
             namespace: None,
             identity: RecordedIdentity::of(identity),
+            connections: Connections::default(),
         };
         let statements = RestoreStatements {
             stop: self.stop,

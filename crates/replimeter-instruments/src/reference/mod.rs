@@ -25,7 +25,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    Node,
+    Connections, Node,
     identity::RecordedIdentity,
     source::{Member, Servers},
 };
@@ -180,6 +180,8 @@ impl Reference {
             open: Mutex::default(),
         };
         let primary = server(Role::Primary(rows.clone()), 1, primary_port);
+        let own = Connections::default();
+        let member = |name, port| member(name, port, own.clone());
         let mut reference = Self {
             servers: vec![RunningServer::start(primary, listener)?],
             replicas: rows,
@@ -244,7 +246,7 @@ impl Servers for Reference {
     }
 }
 
-fn member(name: String, port: u16) -> Member {
+fn member(name: String, port: u16, connections: Connections) -> Member {
     Member::from(&Node {
         name,
         endpoint: Endpoint {
@@ -264,5 +266,6 @@ fn member(name: String, port: u16) -> Member {
         answer: ANSWER,
         namespace: None,
         identity: RecordedIdentity::default(),
+        connections,
     })
 }

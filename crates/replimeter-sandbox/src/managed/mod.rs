@@ -13,7 +13,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use replimeter_engine::{Node, identity::RecordedIdentity, namespace::Namespace, option_file};
+use replimeter_engine::{
+    Connections, Node, identity::RecordedIdentity, namespace::Namespace, option_file,
+};
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
@@ -253,7 +255,10 @@ impl ManagedSandbox {
     /// # Errors
     /// When a server's network namespace cannot be entered: on the other way, through a link, the
     /// link would be part of every time.
-    pub fn nodes(&self) -> Result<Vec<(Node, Role, Option<String>)>, SandboxError> {
+    pub fn nodes(
+        &self,
+        connections: &Connections,
+    ) -> Result<Vec<(Node, Role, Option<String>)>, SandboxError> {
         let node = |managed: &ManagedNode| {
             let namespace = managed
                 .namespace
@@ -275,6 +280,7 @@ impl ManagedSandbox {
                 answer: std::time::Duration::from_secs(10),
                 namespace,
                 identity: RecordedIdentity::default(),
+                connections: connections.clone(),
             };
             Ok((node, managed.role, managed.source.clone()))
         };

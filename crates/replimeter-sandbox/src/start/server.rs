@@ -235,6 +235,7 @@ impl Starter<'_> {
             answer: ANSWER,
             namespace: namespace.cloned(),
             identity: RecordedIdentity::default(),
+            connections: self.settings.connections.clone(),
         }
     }
 

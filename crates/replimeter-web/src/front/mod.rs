@@ -250,16 +250,14 @@ impl Fronts {
         self.monitor.take_changes()
     }
 
-    /// Returns whether a server is out of use.
-    #[must_use]
-    pub fn misses_a_server(&self) -> bool {
-        let mut pools = self.sites.iter().flat_map(|site| &site.pools);
-        pools.any(|pool| pool.out().is_some())
-    }
-
     /// Stops answering, then ends the connections to the servers, with what runs on them. Returns the number of connections that may
     /// still be open there.
     pub fn end(self) -> usize {
+        let mut pools = self.sites.iter().flat_map(|site| &site.pools);
+        if let Some(pool) = pools.find(|pool| pool.out().is_some()) {
+            // So that the end of the run is bounded.
+            pool.connections().give_up_on_silent_servers();
+        }
         drop(self.https);
         self.monitor.end();
         for site in self.sites.iter() {

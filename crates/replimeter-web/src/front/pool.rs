@@ -12,7 +12,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorKind, Interrupter, Node, ServerError, Session,
+    Connections, ErrorKind, Interrupter, Node, ServerError, Session,
     dialect::{connections::OpenedConnection, waits::PreparedWait},
     facts::ServerFacts,
     position::WrittenId,
@@ -192,6 +192,11 @@ impl Pool {
     /// Returns the server's name.
     pub(super) fn name(&self) -> &str {
         &self.shared.spec.node.name
+    }
+
+    /// Returns the connections of the run.
+    pub(super) fn connections(&self) -> &Connections {
+        &self.shared.spec.node.connections
     }
 
     /// Returns why the server is not in use; `None` while it is.

@@ -1,9 +1,6 @@
 //! `replimeter doctor`: checks the servers of a target.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::Ordering;
 
 use replimeter_instruments::doctor::examine;
 use replimeter_model::{
@@ -14,6 +11,7 @@ use replimeter_render::{doctor, terminal};
 use replimeter_run::{cli_error::CliError, json_text, options::OutputForm, print_document};
 
 use crate::{
+    active::Active,
     cli::DoctorArgs,
     print::say,
     progress::StatusLine,
@@ -21,7 +19,7 @@ use crate::{
     terminal::Terminal,
 };
 
-pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
+pub(crate) fn run(args: &DoctorArgs, active: &Active) -> Result<(), CliError> {
     let given = args.target.given()?;
     let targets = given.target.resolve()?;
     let [target] = targets.try_into().map_err(|targets: Vec<Target>| {
@@ -34,10 +32,10 @@ pub(crate) fn run(args: &DoctorArgs, stop: &Arc<AtomicBool>) -> Result<(), CliEr
         )
     })?;
     let line = StatusLine::new();
-    let mut source = Targets::of(&given, given.target.defaults_file.clone());
-    let servers = open(&mut source, &target, &line, stop)?;
+    let mut source = Targets::of(&given, given.target.defaults_file.clone(), active);
+    let servers = open(&mut source, &target, &line, &active.stop)?;
     let diagnosis = examine(servers.members(), &mut |step| line.say(step));
-    if stop.load(Ordering::Relaxed) {
+    if active.stop.load(Ordering::Relaxed) {
         return Err(CliError::interrupted(
             "interrupted before everything was examined",
         ));

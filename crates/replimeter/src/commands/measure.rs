@@ -1,17 +1,15 @@
 //! A measurement from the command line.
 
-use std::sync::atomic::AtomicBool;
-
 use clap::ArgMatches;
 use replimeter_run::{Entry, cli_error::CliError};
 
 use super::run::print_plan;
-use crate::servers::host;
+use crate::{active::Active, servers::host};
 
 pub(crate) fn run(
     entry: &dyn Entry,
     matches: &ArgMatches,
-    stop: &AtomicBool,
+    active: &Active,
 ) -> Result<(), CliError> {
     let given = entry.given(matches)?;
     let plan = entry.plan(&given).map_err(|error| {
@@ -22,5 +20,5 @@ pub(crate) fn run(
     if given.output.dry_run {
         return print_plan(&*plan, &given.output);
     }
-    plan.carry_out(&given, &host(), stop)
+    plan.carry_out(&given, &host(active), &active.stop)
 }

@@ -3,10 +3,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::atomic::AtomicBool,
 };
 
 use crate::{
+    active::Active,
     cli::RunArgs,
     print::{print, say},
     servers::host,
@@ -20,7 +20,7 @@ use replimeter_run::{
 /// Maximum size of a plan, in bytes; real plans are far smaller.
 const MAX_PLAN_SIZE: u64 = 1 << 20;
 
-pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Result<(), CliError> {
+pub(crate) fn run(registry: &Registry, args: &RunArgs, active: &Active) -> Result<(), CliError> {
     let paths = files(&args.plans)?;
     let output = &args.output;
     let single = matches!(output.form.chosen, OutputForm::Json | OutputForm::Csv);
@@ -58,7 +58,7 @@ pub(crate) fn run(registry: &Registry, args: &RunArgs, stop: &AtomicBool) -> Res
                 path.display()
             ));
         }
-        plan.carry_out(&given, &host(), stop)?;
+        plan.carry_out(&given, &host(active), &active.stop)?;
     }
     Ok(())
 }

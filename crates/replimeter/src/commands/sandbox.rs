@@ -11,7 +11,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    Node, ServerError, Session,
+    Connections, Node, ServerError, Session,
     dialect::{
         galera,
         group::{self, GroupState},
@@ -39,6 +39,7 @@ use replimeter_sandbox::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    active::Active,
     cli::{DownArgs, EnvArgs, ExecArgs, LinkArgs, ListArgs, SandboxCommand, UpArgs},
     credentials::hide_memory,
     environment,
@@ -54,7 +55,8 @@ struct StartSandbox {
     target: TargetSettings,
 }
 
-pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
+pub(crate) fn run(command: &SandboxCommand, active: &Active) -> Result<(), CliError> {
+    let stop = &active.stop;
     match command {
         SandboxCommand::Up(args) => up(args, stop),
         SandboxCommand::List(args) => list(args),
@@ -62,7 +64,7 @@ pub(crate) fn run(command: &SandboxCommand, stop: &Arc<AtomicBool>) -> Result<()
         SandboxCommand::Exec(args) => exec(args),
         SandboxCommand::Link(args) => link(args),
         SandboxCommand::Down(args) => down(args, stop),
-        SandboxCommand::Keep => keep(stop),
+        SandboxCommand::Keep => keep(active),
         SandboxCommand::Guard { token } => {
             reaper::watch(token, &mut io::stdin().lock());
             Ok(())
@@ -215,7 +217,7 @@ fn listed(found: &NamedSandbox) -> ListedSandbox {
         NamedSandbox::Running(managed) => managed,
     };
     let answer = managed.ask(&SupervisorRequest::Status);
-    let reachable = managed.nodes().unwrap_or_default();
+    let reachable = managed.nodes(&Connections::default()).unwrap_or_default();
     let state_of = |name: &str| match &answer {
         Ok(answer) => match answer
             .nodes
@@ -457,7 +459,7 @@ fn down(args: &DownArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
 }
 
 /// Runs the supervisor. It prints one line, then nothing.
-fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
+fn keep(active: &Active) -> Result<(), CliError> {
     let line = io::stdin().lock().lines().next();
     let order: StartSandbox = match line.map(|line| line.map(|line| serde_json::from_str(&line))) {
         Some(Ok(Ok(order))) => order,
@@ -468,7 +470,7 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             ));
         }
     };
-    let ended = start_and_keep(order, stop);
+    let ended = start_and_keep(order, active);
     if let Err(error) = &ended {
         let said = LaunchReport::Failed {
             message: error.to_string(),
@@ -480,15 +482,16 @@ fn keep(stop: &Arc<AtomicBool>) -> Result<(), CliError> {
     Ok(ended.map_err(SourceError::from)?)
 }
 
-fn start_and_keep(order: StartSandbox, stop: &Arc<AtomicBool>) -> Result<(), SandboxError> {
+fn start_and_keep(order: StartSandbox, active: &Active) -> Result<(), SandboxError> {
     let usage = |failure: CliError| SandboxError::Impossible {
         what: failure.message,
         hint: failure.hint,
     };
     let spec = spec(&order.target).map_err(usage)?;
-    let sandboxes = environment::sandboxes().map_err(|error| usage(error.into()))?;
+    let sandboxes =
+        environment::sandboxes(active.connections.begin()).map_err(|error| usage(error.into()))?;
     let settings = sandboxes.settings(&spec);
-    let watched = Arc::clone(stop);
+    let watched = Arc::clone(&active.stop);
     // Until `up` confirms, its end also ends the sandbox.
     thread::spawn(move || {
         let line = io::stdin().lock().lines().next();
@@ -508,7 +511,7 @@ fn start_and_keep(order: StartSandbox, stop: &Arc<AtomicBool>) -> Result<(), San
         },
         &settings,
         &now,
-        stop,
+        &active.stop,
         &mut |record| write_report(&LaunchReport::Ready(Box::new(record.clone()))),
     )
 }

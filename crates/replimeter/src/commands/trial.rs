@@ -1,6 +1,6 @@
 //! `replimeter trial`.
 
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::path::Path;
 
 use replimeter_measurements::across::trial::{self, TrialArgs, TrialPlan};
 use replimeter_run::{
@@ -10,13 +10,13 @@ use replimeter_run::{
 };
 
 use super::run::read;
-use crate::servers::host;
+use crate::{active::Active, servers::host};
 
 /// Runs a trial of two plan files.
 pub(crate) fn run(
     registry: &'static Registry,
     args: &TrialArgs,
-    stop: &AtomicBool,
+    active: &Active,
 ) -> Result<(), CliError> {
     let [a, b] = &args.plans[..] else {
         return Err(unexpected("a trial without two plans"));
@@ -27,5 +27,11 @@ pub(crate) fn run(
             plan: read(registry, path, &CommandLineSettings::default())?,
         })
     };
-    trial::run(registry, [plan(a)?, plan(b)?], args, &host(), stop)
+    trial::run(
+        registry,
+        [plan(a)?, plan(b)?],
+        args,
+        &host(active),
+        &active.stop,
+    )
 }

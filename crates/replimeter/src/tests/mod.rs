@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::ping::Ping;
-use crate::{commands::program, servers::host};
+use crate::{active::Active, commands::program, servers::host};
 
 const PLAN_TEXT: &str = "command = 'ping'\ntitle = 'near'\n[target]\nprimary = 'mysql://u@127.0.0.1:1/?ssl-mode=disabled'\nreplicas = ['mysql://u@127.0.0.1:2/?ssl-mode=disabled']\n[ping]\nquestions = 400\n";
 
@@ -302,7 +302,7 @@ fn carry_out(text: &str, dir: &Path, paper: &RecordingScreen) -> Result<(), CliE
     let given = CommandLineSettings::silent_into(dir.to_owned());
     let host = Host {
         screen: paper,
-        ..host()
+        ..host(&Active::default())
     };
     let plan = registry().plan(text, &given).unwrap();
     plan.carry_out(&given, &host, &AtomicBool::new(false))

@@ -94,7 +94,7 @@ fn tried(instead: [Instead; 2], dir: &Path) -> (Result<(), CliError>, TrialDocum
     let paper = RecordingScreen::default();
     let host = Host {
         screen: &paper,
-        ..host()
+        ..host(&Active::default())
     };
     STOP.store(false, Ordering::Relaxed);
     let ended = trial::run(registry(), instead.map(plan), &args, &host, &STOP);

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ServerError, give_up_on_silent_servers};
+use replimeter_engine::ServerError;
 use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -170,10 +170,11 @@ impl WorkerPool {
             PoolEnd::Complete(AT_END)
         };
         let (outcomes, _) = self.end(ending);
-        if unanswered {
+        if unanswered && let Some(worker_group) = self.worker_groups.first() {
             // The end of the run does not wait for it with each statement. Afterwards, since the other threads load their
             // servers until they end.
-            give_up_on_silent_servers();
+            let connections = &worker_group.places[0].node.connections;
+            connections.give_up_on_silent_servers();
         }
         let worker_groups = self.worker_groups.iter().zip(outcomes).zip(ticks.waiting);
         worker_groups

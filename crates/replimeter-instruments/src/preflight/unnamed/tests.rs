@@ -6,6 +6,7 @@ use std::{
     sync::mpsc::{self, Receiver},
 };
 
+use replimeter_engine::Connections;
 use replimeter_model::target::{Endpoint, Secret};
 
 use super::*;
@@ -22,6 +23,7 @@ fn source(url: &str) -> Node {
         answer: ANSWER,
         namespace: None,
         identity: RecordedIdentity::default(),
+        connections: Connections::default(),
     }
 }
 

@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 
 use self::published::{NamedRun, PUBLISHED, Published};
 use crate::{
+    active::Active,
     cli::{ReportArgs, ReproduceArgs},
     environment,
     print::say,
@@ -36,7 +37,7 @@ const STAMPS: u32 = 3;
 pub(crate) fn run(
     registry: &Registry,
     args: &ReproduceArgs,
-    stop: &AtomicBool,
+    active: &Active,
 ) -> Result<(), CliError> {
     let wanted =
         |one: &&Published| args.experiments.is_empty() || args.experiments.contains(&one.number);
@@ -82,7 +83,7 @@ pub(crate) fn run(
             one.title
         ));
         let (experiment, failure) =
-            carry_out(registry, one, runs, &dir, &mut manifest, &mut texts, stop);
+            carry_out(registry, one, runs, &dir, &mut manifest, &mut texts, active);
         document.experiments.push(experiment);
         if let Some(failure) = failure {
             let interrupted = failure.kind == FailureKind::Interrupted;
@@ -192,7 +193,7 @@ fn carry_out(
     dir: &RunDir,
     manifest: &mut Manifest,
     texts: &mut String,
-    stop: &AtomicBool,
+    active: &Active,
 ) -> (Experiment, Option<CliError>) {
     let began = Instant::now();
     let mut experiment = Experiment {
@@ -212,12 +213,12 @@ fn carry_out(
             .after(&read, registry)
             .and_then(|chosen| {
                 let plan = chosen.as_ref().unwrap_or(&run.plan);
-                plan.carry_out(&given, &host(), stop)
+                plan.carry_out(&given, &host(active), &active.stop)
             })
             .err();
         // A run that ended early is read too: its results are kept. Without one of them nothing is told from the others, whose
         // meaning is their order.
-        let recorded = match Recorded::open(registry, &path, stop) {
+        let recorded = match Recorded::open(registry, &path, &active.stop) {
             Ok(recorded) => recorded,
             Err(failure) => {
                 ended.get_or_insert(failure);
@@ -358,7 +359,7 @@ mod tests {
             &dir,
             &mut Manifest::default(),
             &mut String::new(),
-            &AtomicBool::new(false),
+            &Active::default(),
         );
         let failure = failure.unwrap();
         assert!(failure.message.contains("first"), "{}", failure.message);

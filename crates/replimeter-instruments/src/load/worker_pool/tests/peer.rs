@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, identity::RecordedIdentity};
+use replimeter_engine::{Connections, Node, identity::RecordedIdentity};
 use replimeter_model::target::Endpoint;
 use rustix::net::sockopt;
 
@@ -289,6 +289,7 @@ impl Peer {
             answer: Duration::from_secs(5),
             namespace: None,
             identity: RecordedIdentity::default(),
+            connections: Connections::default(),
             show_errors: false,
         };
         Self { node, counts }

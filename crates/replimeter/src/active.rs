@@ -1,0 +1,14 @@
+//! What is active in this process: signals must reach all of it.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use replimeter_engine::AllConnections;
+
+/// What is active in this process. The program creates one; its copies are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Active {
+    /// Becomes true when the user wants the command to end.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// The connections of runs to their servers.
+    pub(crate) connections: AllConnections,
+}
