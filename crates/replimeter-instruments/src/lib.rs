@@ -25,13 +25,14 @@ pub mod front;
 pub mod host;
 pub mod keep_awake;
 pub mod kill;
+#[cfg(test)]
+mod known;
 pub mod lag;
 pub mod load;
 pub mod loss;
 pub mod pacing;
 pub mod preflight;
 pub mod priority;
-pub mod record;
 pub mod reference;
 pub mod resources;
 pub mod scale;

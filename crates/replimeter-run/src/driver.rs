@@ -49,7 +49,8 @@ pub(super) fn run<'a, M: Measurement>(
     options: M::Options,
     stop: &'a AtomicBool,
 ) -> Result<(), CliError> {
-    let (output, screen) = (request.output, request.host.screen);
+    let (output, host) = (request.output, request.host);
+    let screen = host.screen;
     check::<M>(plan, output)?;
     let streams = M::streams(&options);
     let mut cx = RunContext::<M>::begin(plan, request, options, stop)?;
@@ -88,7 +89,7 @@ pub(super) fn run<'a, M: Measurement>(
             screen,
         )
     };
-    if is_complete(dir) {
+    if is_complete(dir) && !host.keep_journal {
         over.journal.remove();
     }
     // A failure of the measurement takes precedence over one of the page.

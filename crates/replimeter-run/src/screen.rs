@@ -44,8 +44,8 @@ pub struct Host<'a> {
     pub servers: Box<SourceOpener>,
     /// The output.
     pub screen: &'a dyn Screen,
-    /// The file for recording calls, so that the run can be replayed.
-    pub record: Option<PathBuf>,
+    /// Whether the journal of a complete run is kept, for tests.
+    pub keep_journal: bool,
     /// The fault to inject, for tests.
     pub fault: Option<String>,
 }

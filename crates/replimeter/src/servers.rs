@@ -112,7 +112,7 @@ pub(crate) fn host(active: &Active) -> Host<'static> {
             Box::new(Targets::of(given, defaults_file, &active))
         }),
         screen: &Terminal,
-        record: environment::record(),
+        keep_journal: environment::keep_journal(),
         fault: environment::fault(),
     }
 }

@@ -6,7 +6,6 @@
 //! - `calls.jsonl.gz`, the input of the summary, in order: a line for each [`Call`](replimeter_run::Measurement::Call)
 //!   of the measurement (shapes, samples, blocks, rounds, windows, crashes, outcomes), and in the last line how the run
 //!   ended (`Ended`): clock, keep-awake, priority, its failure, and the warnings of checks and clean-up;
-//! - `readings.jsonl.gz`, for measurements that summarize some data before the calls: that data;
 //! - `run/`, the run's directory: plan, manifest, results, samples, histograms.
 //!
 //! A live run and a replay share one function that takes the calls (`Measurement::take`) and one that makes the results from the

@@ -2,7 +2,6 @@
 
 use replimeter_model::{load::Rate, time::Nanos};
 use replimeter_stats::rate::of_readings;
-use serde::{Deserialize, Serialize};
 
 use crate::backlog::results::{BacklogPhase, BacklogWindow};
 
@@ -12,7 +11,8 @@ const MAX_READINGS: usize = 2000;
 const WINDOWS: usize = 40;
 
 /// The positions of both servers at about the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct BacklogReading {
     /// When the replica was read.
     pub(super) at: Nanos,
@@ -27,7 +27,8 @@ pub(super) struct BacklogReading {
 }
 
 /// Readings during one state of the applier.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct PhaseReadings {
     phase: BacklogPhase,
     readings: Vec<BacklogReading>,

@@ -28,7 +28,6 @@ use crate::{
     clock::Clock,
     load::BackgroundLoad,
     preflight::{CheckedReplica, Cluster},
-    record,
     table::keep_alive,
 };
 
@@ -127,7 +126,6 @@ impl Round<'_, '_> {
             without_load: PhaseReadings::new(BacklogPhase::WithoutLoad),
         };
         let ended = self.walk(cluster, load, &mut probe, &applier, &mut round_readings);
-        record::reading(|| round_readings.clone());
         let row = round_readings.row();
         if ended.is_ok() && !self.stopped() {
             self.judge(&row);

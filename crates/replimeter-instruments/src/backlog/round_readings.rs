@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use replimeter_model::time::Nanos;
-use serde::{Deserialize, Serialize};
 
 use super::readings::PhaseReadings;
 use crate::backlog::results::BacklogRow;
 
-/// Input of a row, for a recording of the run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// Input of a row.
+#[derive(Debug)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct RoundReadings {
     pub(super) replica: String,
     /// Number of workers, and its variable.
@@ -63,7 +63,8 @@ impl RoundReadings {
 }
 
 /// When the applier was stopped and started, and whether the round was completed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct RoundTimes {
     pub(super) stopped: Nanos,
     pub(super) started: Option<Nanos>,
@@ -73,18 +74,18 @@ pub(super) struct RoundTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record;
+    use crate::known::{Known, known};
 
     #[test]
     fn recorded_readings_reproduce_the_same_rows() {
-        for case in record::cases("backlog") {
-            let rows: Vec<_> = case
-                .readings::<RoundReadings>()
-                .into_iter()
-                .filter_map(RoundReadings::row)
-                .collect();
-            let rows = serde_json::to_value(rows).unwrap();
-            assert_eq!(rows, case.calls("shape_ended")[0]["rows"], "{}", case.name);
+        for Known {
+            name,
+            input,
+            result,
+        } in known::<RoundReadings>("backlog")
+        {
+            let rows: Vec<_> = input.into_iter().filter_map(RoundReadings::row).collect();
+            assert_eq!(serde_json::to_value(rows).unwrap(), result, "{name}");
         }
     }
 }

@@ -8,13 +8,9 @@ use replimeter_stats::{
     signed::SignedHistogram,
     stalls::{StallMeans, Stalls},
 };
-use serde::{Deserialize, Serialize};
 
 use super::pending::Pending;
-use crate::{
-    exposure::results::{AmountDistribution, ExposureRow, ExposureSample},
-    record,
-};
+use crate::exposure::results::{AmountDistribution, ExposureRow, ExposureSample};
 
 fn amount(over: &OverTime, mean: Option<f64>, mean_ci95: Option<[f64; 2]>) -> AmountDistribution {
     let value = |value: Option<Nanos>| value.map(|value| value.0 as f64);
@@ -145,38 +141,6 @@ pub(super) struct ExposureSummary {
     pub(super) figures: PollSummary,
 }
 
-/// Input of the polls, for a recording of the run; times are of its clock.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ExposureReading {
-    /// The primary logged a transaction.
-    Logged {
-        #[serde(rename = "gtid")]
-        commit_id: String,
-        bytes: u64,
-        at: Nanos,
-    },
-    /// A replica reported its received transactions.
-    Received {
-        replica: usize,
-        #[serde(rename = "gtids")]
-        position: String,
-    },
-    /// Received transactions are removed from the logged ones.
-    Settled,
-    /// The primary's log cannot be followed since this time.
-    Unfollowed { at: Nanos },
-    /// A poll, in a run that began at this time.
-    #[serde(rename = "look")]
-    Poll {
-        began: Nanos,
-        asked: Nanos,
-        last: Nanos,
-        answered: u64,
-        semi_sync: Option<bool>,
-    },
-}
-
 impl ExposureSummary {
     pub(super) fn new(replicas: usize) -> Self {
         Self {
@@ -186,33 +150,22 @@ impl ExposureSummary {
     }
 
     pub(super) fn logged(&mut self, commit_id: &CommitId, bytes: u64, at: Nanos) {
-        record::reading(|| ExposureReading::Logged {
-            commit_id: commit_id.to_string(),
-            bytes,
-            at,
-        });
         self.figures.committed += 1;
         self.figures.bytes_committed += bytes;
         self.pending.add(commit_id, bytes, at);
     }
 
     pub(super) fn received(&mut self, replica: usize, received: Position) {
-        record::reading(|| ExposureReading::Received {
-            replica,
-            position: received.to_string(),
-        });
         self.received[replica] = Some(received);
     }
 
     pub(super) fn drop_settled(&mut self) {
-        record::reading(|| ExposureReading::Settled);
         let known: Vec<&Position> = self.received.iter().flatten().collect();
         self.pending.received(known.into_iter());
     }
 
     /// Ends the time that the last poll stands for: the primary's log cannot be followed since `at`.
     pub(super) fn unfollowed(&mut self, at: Nanos) {
-        record::reading(|| ExposureReading::Unfollowed { at });
         self.figures.end(at);
     }
 
@@ -224,13 +177,6 @@ impl ExposureSummary {
         answered: u64,
         semi_sync: Option<bool>,
     ) -> ExposureSample {
-        record::reading(|| ExposureReading::Poll {
-            began,
-            asked,
-            last,
-            answered,
-            semi_sync,
-        });
         let age = self.pending.oldest().map(|oldest| last - oldest);
         let (transactions, bytes) = (self.pending.transactions(), self.pending.bytes());
         self.figures.add(HeldPoll {
@@ -257,7 +203,36 @@ impl ExposureSummary {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Outcome, *};
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::known::known;
+
+    /// Input of the polls, in order; times are of its clock.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Input {
+        /// The primary logged a transaction.
+        Logged {
+            commit_id: String,
+            bytes: u64,
+            at: Nanos,
+        },
+        /// A replica reported its received transactions.
+        Received { replica: usize, position: String },
+        /// Received transactions are removed from the logged ones.
+        Settled,
+        /// The primary's log cannot be followed since this time.
+        Unfollowed { at: Nanos },
+        /// A poll, in a run that began at this time.
+        Poll {
+            began: Nanos,
+            asked: Nanos,
+            last: Nanos,
+            answered: u64,
+            semi_sync: Option<bool>,
+        },
+    }
 
     /// A minute of 1,000 transactions a second, polled every 10 ms; the replica stalls for 6 s, in which a poll waits
     /// for 100 ms and gets no answer.
@@ -319,22 +294,22 @@ mod tests {
 
     #[test]
     fn recorded_polls_reproduce_the_same_figures() {
-        for case in record::cases("exposure") {
+        for case in known::<Input>("exposure") {
             let mut exposed = ExposureSummary::new(2);
             let mut samples = Vec::new();
-            for reading in case.readings::<ExposureReading>() {
-                match reading {
-                    ExposureReading::Logged {
+            for input in case.input {
+                match input {
+                    Input::Logged {
                         commit_id,
                         bytes,
                         at,
                     } => exposed.logged(&commit_id.parse().unwrap(), bytes, at),
-                    ExposureReading::Received { replica, position } => {
+                    Input::Received { replica, position } => {
                         exposed.received(replica, position.parse().unwrap())
                     }
-                    ExposureReading::Settled => exposed.drop_settled(),
-                    ExposureReading::Unfollowed { at } => exposed.unfollowed(at),
-                    ExposureReading::Poll {
+                    Input::Settled => exposed.drop_settled(),
+                    Input::Unfollowed { at } => exposed.unfollowed(at),
+                    Input::Poll {
                         began,
                         asked,
                         last,
@@ -350,11 +325,12 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(samples, case.calls("sample"), "{}", case.name);
-            let outcome: Outcome = serde_json::from_value(case.calls("outcome").remove(0)).unwrap();
-            let mut row = outcome.row.clone();
+            let [recorded, row] = ["samples", "row"].map(|key| &case.result[key]);
+            assert_eq!(samples, *recorded.as_array().unwrap(), "{}", case.name);
+            let recorded = ExposureRow::deserialize(row).unwrap();
+            let mut row = recorded.clone();
             exposed.figures.fill_row(&mut row);
-            assert_eq!(row, outcome.row, "{}", case.name);
+            assert_eq!(row, recorded, "{}", case.name);
         }
     }
 }

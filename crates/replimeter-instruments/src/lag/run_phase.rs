@@ -239,9 +239,7 @@ impl RunPhase<'_> {
                 continue;
             };
             if cluster.primary.membership.galera().is_some() {
-                prepared
-                    .waterfalls
-                    .push(ReplicaWaterfall::galera(&checked.server.node.name));
+                prepared.waterfalls.push(ReplicaWaterfall::galera());
                 continue;
             }
             let facts = [&cluster.primary.facts, &checked.server.facts];

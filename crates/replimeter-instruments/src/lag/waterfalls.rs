@@ -2,70 +2,34 @@
 
 use replimeter_model::{engine::Engine, stages::Stages, time::Nanos};
 use replimeter_stats::waterfall::{Point, Points, Waterfall};
-use serde::{Deserialize, Serialize};
 
 use super::{
     observer_event::{Clocks, StageObservation},
     stages::{GALERA_CHAIN, StageJoiner, Transaction, chain},
 };
-use crate::{
-    lag::sample::{Sighting, Write},
-    record,
-};
+use crate::lag::sample::{Sighting, Write};
 
 /// The waterfall of one replica.
 pub(super) struct ReplicaWaterfall {
-    /// The replica's name.
-    of: String,
     /// `None` on Galera, whose nodes report no stages.
     joiner: Option<StageJoiner>,
     waterfall: Waterfall,
-}
-
-/// Input of the waterfalls, for a recording of the run.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "one at a time is written or read"
-)]
-enum WaterfallReading {
-    /// A replica's waterfall begins; for a Galera node the engine is `None`.
-    Waterfall {
-        replica: String,
-        engine: Option<Engine>,
-        tap: bool,
-    },
-    /// The points of one transaction.
-    Transaction { replica: String, points: Points },
 }
 
 impl ReplicaWaterfall {
     /// Creates the waterfall of a replica that has a channel or is a member of a group.
     pub(super) fn new(engine: Engine, replica: &str, tap: bool, clocks: Clocks) -> Self {
         let [primary, own] = clocks;
-        record::reading(|| WaterfallReading::Waterfall {
-            replica: replica.to_owned(),
-            engine: Some(engine),
-            tap,
-        });
         let waterfall = Waterfall::new(&chain(engine, replica, tap));
         Self {
-            of: replica.to_owned(),
             joiner: Some(StageJoiner::new(primary, own)),
             waterfall,
         }
     }
 
     /// Creates the waterfall of a Galera node.
-    pub(super) fn galera(node: &str) -> Self {
-        record::reading(|| WaterfallReading::Waterfall {
-            replica: node.to_owned(),
-            engine: None,
-            tap: false,
-        });
+    pub(super) fn galera() -> Self {
         Self {
-            of: node.to_owned(),
             joiner: None,
             waterfall: Waterfall::new(&GALERA_CHAIN),
         }
@@ -80,7 +44,7 @@ impl ReplicaWaterfall {
         joiner.set_clocks(primary, own);
         joiner.answer(observation.began, observation.ended, &observation.answer);
         for (_, points) in joiner.take() {
-            self.record(points);
+            self.waterfall.record(&points);
         }
     }
 
@@ -111,7 +75,7 @@ impl ReplicaWaterfall {
             (None, _) => {
                 let exact = |at| Some(Point::new(at, Nanos(0)));
                 let visible = Some(Point::within(after.unwrap_or(write.send), sighting.until));
-                self.record(Points {
+                self.waterfall.record(&Points {
                     send: exact(write.send),
                     ack: exact(write.ack),
                     visible,
@@ -126,32 +90,45 @@ impl ReplicaWaterfall {
     pub(super) fn finish(mut self) -> Option<Stages> {
         if let Some(joiner) = self.joiner.take() {
             for (_, points) in joiner.finish() {
-                self.record(points);
+                self.waterfall.record(&points);
             }
         }
         self.waterfall.stages()
-    }
-
-    fn record(&mut self, points: Points) {
-        record::reading(|| WaterfallReading::Transaction {
-            replica: self.of.clone(),
-            points,
-        });
-        self.waterfall.record(&points);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
+    use crate::known::known;
+
+    /// Input of the waterfalls.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[allow(
+        clippy::large_enum_variant,
+        reason = "one at a time is written or read"
+    )]
+    enum Input {
+        /// A replica's waterfall begins; for a Galera node the engine is `None`.
+        Waterfall {
+            replica: String,
+            engine: Option<Engine>,
+            tap: bool,
+        },
+        /// The points of one transaction.
+        Transaction { replica: String, points: Points },
+    }
 
     #[test]
     fn recorded_points_reproduce_the_same_stages() {
-        for case in record::cases("lag-methods") {
+        for case in known::<Input>("lag") {
             let mut waterfalls: Vec<(String, Waterfall)> = Vec::new();
-            for reading in case.readings::<WaterfallReading>() {
-                match reading {
-                    WaterfallReading::Waterfall {
+            for input in case.input {
+                match input {
+                    Input::Waterfall {
                         replica,
                         engine,
                         tap,
@@ -163,7 +140,7 @@ mod tests {
                         let waterfall = Waterfall::new(&chain);
                         waterfalls.push((replica, waterfall));
                     }
-                    WaterfallReading::Transaction { replica, points } => {
+                    Input::Transaction { replica, points } => {
                         waterfalls
                             .iter_mut()
                             .find(|(name, _)| *name == replica)
@@ -179,7 +156,7 @@ mod tests {
                 .collect();
             assert_eq!(
                 serde_json::to_value(stages).unwrap(),
-                case.calls("shape_ended")[0]["outcome"]["stages"],
+                case.result,
                 "{}",
                 case.name
             );

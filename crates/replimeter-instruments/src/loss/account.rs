@@ -1,7 +1,6 @@
 //! Classifies the outcome of every transaction.
 
 use replimeter_model::time::Nanos;
-use serde::{Deserialize, Serialize};
 
 use super::{
     id_set::IdSet,
@@ -33,16 +32,6 @@ pub(crate) struct Account {
     pub(crate) refused: u64,
     /// Not acknowledged, but present.
     pub(crate) unacknowledged_present: u64,
-}
-
-/// Input of an account, for a recording of the run.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct AccountReading {
-    pub(crate) journal: Vec<JournalEntry>,
-    pub(crate) seen: Vec<u64>,
-    pub(crate) present: Vec<u64>,
-    pub(crate) cut: Option<Nanos>,
-    pub(crate) end: Nanos,
 }
 
 impl Account {
@@ -114,25 +103,33 @@ pub(crate) fn account(
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
-    use crate::record;
+    use crate::known::known;
+
+    #[derive(Deserialize)]
+    struct Crash {
+        journal: Vec<JournalEntry>,
+        seen: Vec<u64>,
+        present: Vec<u64>,
+        cut: Option<Nanos>,
+        end: Nanos,
+    }
 
     #[test]
     fn recorded_crashes_reproduce_the_same_account() {
-        for case in record::cases("loss") {
-            let crashes = case.calls("crash");
-            let readings = case.readings::<AccountReading>();
-            assert_eq!(readings.len(), crashes.len(), "{}", case.name);
-            for (reading, crash) in readings.iter().zip(crashes) {
-                let AccountReading {
+        for case in known::<Crash>("loss") {
+            let records: Vec<CrashRecord> = serde_json::from_value(case.result).unwrap();
+            assert_eq!(case.input.len(), records.len(), "{}", case.name);
+            for (crash, recorded) in case.input.iter().zip(records) {
+                let Crash {
                     journal,
                     seen,
                     present,
                     cut,
                     end,
-                } = reading;
-                let recorded: CrashRecord =
-                    serde_json::from_value(crash["record"].clone()).unwrap();
+                } = crash;
                 let rest = CrashRecord {
                     number: recorded.number,
                     ..recorded.clone()

@@ -40,7 +40,7 @@ use self::{
     watcher::Watcher,
     writers::{JournalEntry, Writer, WriterLoad, WriterSettings},
 };
-use crate::{MeasureError, clock::Clock, preflight::Cluster, record};
+use crate::{MeasureError, clock::Clock, preflight::Cluster};
 
 /// How long a semi-synchronous primary waits for an acknowledgement: longer than any kill delay,
 /// because a primary that falls back acknowledges writes that no replica has.
@@ -91,13 +91,6 @@ pub fn crash(
     let mut session = Session::open(&patient(&promoted.node))?;
     let present = present(&mut session, &promoted.facts, cluster.mode)?;
     check(&session, &journal, &present)?;
-    record::reading(|| account::AccountReading {
-        journal: journal.clone(),
-        seen: seen.iter().collect(),
-        present: present.iter().collect(),
-        cut: failed.cut,
-        end: failed.at,
-    });
     let account = account(&journal, &seen, &present, failed.cut, failed.at);
     let micros = |moment: Nanos| (moment - failed.at).as_micros();
     let mut record = account.record(CrashRecord {

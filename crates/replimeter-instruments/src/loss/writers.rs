@@ -14,7 +14,6 @@ use replimeter_engine::{
     session::{Bound, Prepared},
 };
 use replimeter_model::time::Nanos;
-use serde::{Deserialize, Serialize};
 
 use crate::{clock::Clock, pacing::wait_until, sync::lock, table::payload};
 
@@ -32,8 +31,8 @@ const MAX_REFUSALS: u32 = 1000;
 const AFTER_REFUSAL: Duration = Duration::from_millis(1);
 
 /// Outcome of a transaction, as its writer saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(rename_all = "snake_case"))]
 pub(crate) enum WriteOutcome {
     /// It was sent, but no answer came.
     Unknown,
@@ -44,10 +43,10 @@ pub(crate) enum WriteOutcome {
 }
 
 /// A transaction that was started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(crate) struct JournalEntry {
     pub(crate) id: u64,
-    #[serde(rename = "fate")]
     pub(crate) outcome: WriteOutcome,
 }
 

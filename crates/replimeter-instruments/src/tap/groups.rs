@@ -133,11 +133,6 @@ impl Groups {
             .map_or(&[], |verdict| &verdict.groups)
     }
 
-    /// Returns schemas and tables of all groups.
-    pub(super) fn all(&self) -> &[(String, String)] {
-        &self.groups
-    }
-
     /// Returns an instance with these groups.
     #[cfg(test)]
     pub(super) fn named(groups: Vec<(String, String)>) -> Self {

@@ -11,7 +11,6 @@ use std::{
 
 use replimeter_engine::position::{CommitId, CommitSource, DomainGtid, Executed, OriginServer};
 use replimeter_model::time::Nanos;
-use serde::{Deserialize, Serialize};
 
 use super::log::{ArrivalEntry, ArrivalLog, LogCursor, SpillFile};
 
@@ -64,7 +63,8 @@ impl Match {
 }
 
 /// Reasons for transactions without lag.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Unmatched {
     /// They arrived on one of the streams while its connection was lost.
     pub unheard: u64,
@@ -76,7 +76,6 @@ pub struct Unmatched {
     /// Too many were waiting for the primary's stream.
     pub overflow: u64,
     /// The replica wrote them itself, so they were there before they were on the primary.
-    #[serde(default)]
     pub own: u64,
 }
 

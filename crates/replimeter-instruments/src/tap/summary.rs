@@ -7,16 +7,12 @@ use replimeter_stats::{
     series::{Series, distribution},
     signed::SignedHistogram,
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
     groups::Groups,
     matcher::{Match, Unmatched},
 };
-use crate::{
-    record,
-    tap::results::{TapFloor, TapGroup, TapRow, TapWindow, UnmatchedReason},
-};
+use crate::tap::results::{TapFloor, TapGroup, TapRow, TapWindow, UnmatchedReason};
 
 /// Digits of lag by group; there may be a thousand groups.
 const GROUP_DIGITS: u8 = 2;
@@ -42,46 +38,11 @@ struct ReplicaTapSummary {
 
 /// A transaction's commits by the servers' clocks, converted to the local clock; `None` where the
 /// clock is unknown.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub(super) struct PlacedCommits {
     pub(super) on_primary: Option<Nanos>,
     pub(super) on_replica: Option<Nanos>,
-}
-
-/// Inputs of the summary, for a record of the run.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum TapReading {
-    /// A transaction arrived from the primary.
-    Primary { bytes: u64, groups: Vec<usize> },
-    /// It arrived from a replica, too.
-    Matched {
-        replica: usize,
-        on_primary: Nanos,
-        on_replica: Nanos,
-        groups: Vec<usize>,
-        commits: Option<PlacedCommits>,
-    },
-    /// It arrived on the second connection to the primary, too.
-    Floor {
-        on_primary: Nanos,
-        on_replica: Nanos,
-    },
-    /// The end of a window; with each replica's pending transactions and the age of the oldest.
-    Window {
-        start: Nanos,
-        end: Nanos,
-        standing: Vec<(u64, Option<Nanos>)>,
-    },
-    /// The end of the run for a replica.
-    Row {
-        replica: usize,
-        pending: u64,
-        behind: Option<Nanos>,
-        unmatched: Unmatched,
-        before_start: u64,
-        groups: Vec<(String, String)>,
-    },
 }
 
 /// The summary of a run.
@@ -114,10 +75,6 @@ impl TapSummary {
 
     /// Adds a transaction of the primary.
     pub(super) fn primary(&mut self, bytes: u64, groups: &[usize]) {
-        record::reading(|| TapReading::Primary {
-            bytes,
-            groups: groups.to_vec(),
-        });
         self.transactions += 1;
         self.bytes += bytes;
         self.window.transactions += 1;
@@ -136,21 +93,6 @@ impl TapSummary {
         groups: &[usize],
         commits: Option<PlacedCommits>,
     ) {
-        record::reading(|| {
-            let Match {
-                replica,
-                on_primary,
-                on_replica,
-                ..
-            } = *one;
-            TapReading::Matched {
-                replica,
-                on_primary,
-                on_replica,
-                groups: groups.to_vec(),
-                commits,
-            }
-        });
         let replica = &mut self.replicas[one.replica];
         let lag = one.lag();
         replica.lag.record(one.on_primary, lag);
@@ -182,10 +124,6 @@ impl TapSummary {
 
     /// Adds a match of both connections to the primary.
     pub(super) fn floor(&mut self, one: &Match) {
-        record::reading(|| TapReading::Floor {
-            on_primary: one.on_primary,
-            on_replica: one.on_replica,
-        });
         self.floor.record(one.on_primary, one.lag());
         self.floor_abs.record(Nanos(one.lag().0.abs()));
     }
@@ -198,11 +136,6 @@ impl TapSummary {
         end: Nanos,
         standing: &[(u64, Option<Nanos>)],
     ) -> Vec<TapWindow> {
-        record::reading(|| TapReading::Window {
-            start,
-            end,
-            standing: standing.to_vec(),
-        });
         let primary = std::mem::take(&mut self.window);
         let us = |nanos: Option<Nanos>| nanos.map(Nanos::as_micros);
         let whole = TapWindow {
@@ -250,17 +183,6 @@ impl TapSummary {
         before_start: u64,
         groups: &Groups,
     ) -> TapRow {
-        record::reading(|| {
-            let groups = groups.all().to_vec();
-            TapReading::Row {
-                replica: index,
-                pending,
-                behind,
-                unmatched,
-                before_start,
-                groups,
-            }
-        });
         let replica = &self.replicas[index];
         let by = self.groups.iter().map(|(group, primary)| {
             let (schema, table) = groups.name(*group);
@@ -335,23 +257,61 @@ impl TapSummary {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
+    use crate::known::known;
+
+    /// Input of the summary.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Input {
+        /// A transaction arrived from the primary.
+        Primary { bytes: u64, groups: Vec<usize> },
+        /// It arrived from a replica, too.
+        Matched {
+            replica: usize,
+            on_primary: Nanos,
+            on_replica: Nanos,
+            groups: Vec<usize>,
+            commits: Option<PlacedCommits>,
+        },
+        /// It arrived on the second connection to the primary, too.
+        Floor {
+            on_primary: Nanos,
+            on_replica: Nanos,
+        },
+        /// The end of a window; with each replica's pending transactions and the age of the oldest.
+        Window {
+            start: Nanos,
+            end: Nanos,
+            standing: Vec<(u64, Option<Nanos>)>,
+        },
+        /// The end of the run for a replica.
+        Row {
+            replica: usize,
+            pending: u64,
+            behind: Option<Nanos>,
+            unmatched: Unmatched,
+            before_start: u64,
+            groups: Vec<(String, String)>,
+        },
+    }
 
     #[test]
     fn recorded_transactions_reproduce_the_same_figures() {
-        for case in record::cases("tap") {
-            let outcome = case.calls("outcome").remove(0);
-            let rows = outcome["results"].as_array().unwrap();
+        for case in known::<Input>("tap") {
+            let rows = case.result["rows"].as_array().unwrap();
             let mut summary = TapSummary::new(
                 rows.iter()
                     .map(|row| row["replica"].as_str().unwrap().to_owned())
                     .collect(),
             );
             let mut windows = Vec::new();
-            for reading in case.readings::<TapReading>() {
-                match reading {
-                    TapReading::Primary { bytes, groups } => summary.primary(bytes, &groups),
-                    TapReading::Matched {
+            for input in case.input {
+                match input {
+                    Input::Primary { bytes, groups } => summary.primary(bytes, &groups),
+                    Input::Matched {
                         replica,
                         on_primary,
                         on_replica,
@@ -369,7 +329,7 @@ mod tests {
                             commits,
                         );
                     }
-                    TapReading::Floor {
+                    Input::Floor {
                         on_primary,
                         on_replica,
                     } => {
@@ -380,7 +340,7 @@ mod tests {
                             set: 0,
                         });
                     }
-                    TapReading::Window {
+                    Input::Window {
                         start,
                         end,
                         standing,
@@ -389,7 +349,7 @@ mod tests {
                             serde_json::to_value(summary.window(start, end, &standing)).unwrap(),
                         );
                     }
-                    TapReading::Row {
+                    Input::Row {
                         replica,
                         pending,
                         behind,
@@ -416,13 +376,14 @@ mod tests {
             }
             assert_eq!(
                 serde_json::to_value(summary.floor_row()).unwrap(),
-                outcome["floor"],
+                case.result["floor"],
                 "{}",
                 case.name
             );
+            let recorded = case.result["windows"].as_array().unwrap();
             // The remainder at the end may be empty.
-            windows.truncate(case.calls("windows").len());
-            assert_eq!(windows, case.calls("windows"), "{}", case.name);
+            windows.truncate(recorded.len());
+            assert_eq!(windows, *recorded, "{}", case.name);
         }
     }
 }

@@ -36,7 +36,6 @@ use replimeter_instruments::{
     keep_awake::KeepAwake,
     load::{BackgroundLoad, FillProgress, Workload},
     preflight::{self, Cluster},
-    record,
     table::ProbeTable,
 };
 use replimeter_model::{
@@ -138,9 +137,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             mut warnings,
         } = request;
         let run_dir = RunDir::create(output.run_dir.as_deref(), M::Settings::NAME)?;
-        if let Some(folder) = &host.record {
-            record::begin(folder).map_err(|error| not_recorded(&error))?;
-        }
         let plan_text = plan_text(plan)?;
         write_text(&run_dir.file(PLAN), &plan_text)?;
         let journal = Journal::create(&run_dir.file(JOURNAL))?;
@@ -311,7 +307,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     /// # Errors
     /// The failure of an observer, such as a full disk.
     pub fn take(&mut self, call: M::Call) -> Result<(), CliError> {
-        record::call(&call);
         let journaled = self.journal.add(&call);
         M::take(&mut self.accumulator, self.work, call, &mut self.rows);
         let now = self.clock.now();
@@ -523,8 +518,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         ended.at = self.clock.now();
         ended.failure = stopped.or(failure).or(finished.err());
         let last = LastCall::Ended(ended.clone());
-        record::call(&last);
-        record::finish().map_err(|error| not_recorded(&error))?;
         // Only a run that fails needs its journal.
         let _ = self
             .journal
@@ -564,11 +557,4 @@ pub fn to_measure(servers: &dyn Servers) -> Vec<Member> {
         ..member.clone()
     };
     servers.members().iter().map(prompt).collect()
-}
-
-fn not_recorded(error: &std::io::Error) -> CliError {
-    CliError::failed(
-        format!("cannot record the run: {error}"),
-        "name a new folder with REPLIMETER_RECORD, and record one run",
-    )
 }
