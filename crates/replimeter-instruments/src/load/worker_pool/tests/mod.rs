@@ -83,25 +83,35 @@ fn healthy(client: &mut Client<'_>) -> std::io::Result<()> {
     }
 }
 
-/// Runs a closed loop of three connections, of which the first is answered so once; returns the result and the peer after checking
-/// that one operation failed, and that the others continued.
+/// Runs a closed loop of three connections, of which the first is answered so once, until that one, or the one that `replaces` it,
+/// has executed 20 statements; returns the result and the peer after checking that one operation failed, and that the others continued.
 fn one_failure(
     answer: Duration,
+    replaces: bool,
     fault: fn(&mut Client<'_>) -> std::io::Result<()>,
 ) -> (GroupResult, Peer) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let continued = Arc::clone(&stop);
     let peer = Peer::start(move |client| match (client.number, client.asked) {
         (1, Asked::Execution(3)) => fault(client),
+        (number, Asked::Execution(20)) if number == 1 || replaces && number > 3 => {
+            continued.store(true, Ordering::Relaxed);
+            healthy(client)
+        }
         _ => healthy(client),
     });
     let load = Load {
         answer,
         ..Load::of(3)
     };
-    let result = load.run(&peer, Duration::from_secs(3));
+    let mut pool = load.open(&peer, &CONTINUES).unwrap();
+    let result = run(&mut pool, BOUND, &stop);
+    drop(pool);
     peer.await_no_connection();
+    assert!(stop.load(Ordering::Relaxed), "{result:?}");
     assert!(result.failure.is_none(), "{result:?}");
     assert_eq!(result.failed, 1, "{result:?}");
-    assert!(result.operations > 20, "{result:?}");
+    assert!(result.operations >= 20, "{result:?}");
     assert_eq!(result.waiting, None);
     let executions = peer.counts.executions.load(Ordering::Relaxed);
     assert_eq!(executions, result.operations + 1);
@@ -117,21 +127,20 @@ fn error(result: &GroupResult) -> (Option<u16>, &str) {
 
 #[test]
 fn half_an_answer_fails_after_the_limit() {
-    let (result, peer) = one_failure(Duration::from_secs(1), |client| {
+    let (result, peer) = one_failure(Duration::from_secs(3), true, |client| {
         client.begin_rows()?;
         client.stall()
     });
-    assert_eq!(error(&result), (None, "no answer within 1 s"));
-    // Its statement is ended on the server, over one more connection, after another one has shown that the server greets.
-    assert_eq!(
-        (peer.connections(), peer.texts()),
-        (6, vec!["KILL 1".to_owned()])
-    );
+    assert_eq!(error(&result), (None, "no answer within 3 s"));
+    // Its statement is ended on the server, over one more connection, after another one has shown that the server greets. A busy machine
+    // may need another attempt.
+    assert!(peer.connections() >= 6);
+    assert_eq!(peer.texts(), ["KILL 1"]);
 }
 
 #[test]
 fn reset_in_mid_answer_is_one_failure() {
-    let (result, peer) = one_failure(Duration::from_secs(60), |client| {
+    let (result, peer) = one_failure(Duration::from_secs(60), true, |client| {
         client.begin_rows()?;
         // The rows are read before the reset.
         thread::sleep(Duration::from_millis(100));
@@ -147,7 +156,7 @@ fn reset_in_mid_answer_is_one_failure() {
 
 #[test]
 fn error_among_rows_keeps_the_connection() {
-    let (result, peer) = one_failure(Duration::from_secs(60), |client| {
+    let (result, peer) = one_failure(Duration::from_secs(60), false, |client| {
         client.begin_rows()?;
         client.error(5, 1317, "Query execution was interrupted")
     });
@@ -163,7 +172,7 @@ fn error_among_rows_keeps_the_connection() {
 
 #[test]
 fn error_that_ends_the_connection_is_one_failure() {
-    let (result, peer) = one_failure(Duration::from_secs(60), |client| {
+    let (result, peer) = one_failure(Duration::from_secs(60), true, |client| {
         client.error(1, 1927, "Connection was killed")?;
         client.close()
     });
