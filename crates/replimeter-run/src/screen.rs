@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use replimeter_engine::source::ServerSource;
+use replimeter_instruments::backlog::HeldAppliers;
 use replimeter_render::terminal::controls_terminal;
 
 use super::event::Observer;
@@ -42,6 +43,8 @@ pub type SourceOpener = dyn Fn(&CommandLineSettings, Option<PathBuf>) -> Box<dyn
 pub struct Host<'a> {
     /// The source of their servers.
     pub servers: Box<SourceOpener>,
+    /// The appliers that every exit of the program restores.
+    pub held_appliers: HeldAppliers,
     /// The output.
     pub screen: &'a dyn Screen,
     /// Whether the journal of a complete run is kept, for tests.

@@ -37,6 +37,6 @@ pub use capabilities::{Capabilities, Capability};
 pub use error::SandboxError;
 pub use home::Home;
 pub use member::Member;
-pub use registry::destroy_all;
+pub use registry::RunningSandboxes;
 pub use sandbox::Sandbox;
 pub use settings::Settings;

@@ -115,25 +115,39 @@ pub(crate) struct Entry {
     pub(crate) token: String,
     /// Locked while it is removed, so that another thread that ends it, too, does not exit before.
     gone: Mutex<bool>,
+    /// The sandboxes among which it is registered.
+    running: RunningSandboxes,
 }
 
-static RUNNING: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
+/// The running sandboxes of a program, so that all can be ended at once; copies share them.
+#[derive(Clone, Debug, Default)]
+pub struct RunningSandboxes(Arc<Mutex<Vec<Arc<Entry>>>>);
 
-impl Entry {
+impl RunningSandboxes {
+    /// Ends and removes all, for a second Ctrl-C, and waits for it for at most 10 s: a hung disk can block a removal. The next start
+    /// removes what could not be removed; servers end with this process.
+    pub fn destroy_all(&self) {
+        let entries = open(&self.0).clone();
+        destroy(entries, LIMIT);
+    }
+
     /// Registers a sandbox before any of its processes is started.
-    pub(crate) fn register(folder: PathBuf, token: String) -> Arc<Self> {
-        let entry = Arc::new(Self {
+    pub(crate) fn register(&self, folder: PathBuf, token: String) -> Arc<Entry> {
+        let entry = Arc::new(Entry {
             servers: Servers::default(),
             folder,
             reaper: Reaper::default(),
             groups: Mutex::default(),
             token,
             gone: Mutex::default(),
+            running: self.clone(),
         });
-        open(&RUNNING).push(Arc::clone(&entry));
+        open(&self.0).push(Arc::clone(&entry));
         entry
     }
+}
 
+impl Entry {
     /// Ends its processes immediately (the data is discarded, so a clean shutdown has no benefit),
     /// and removes its folder.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<(), SandboxError> {
@@ -148,20 +162,13 @@ impl Entry {
         let removed = home::remove_sandbox(&self.folder);
         self.reaper.end();
         // Last: until then `destroy_all` must find it.
-        open(&RUNNING).retain(|entry| !Arc::ptr_eq(entry, self));
+        open(&self.running.0).retain(|entry| !Arc::ptr_eq(entry, self));
         removed
     }
 }
 
 /// How long a second Ctrl-C waits for them.
 const LIMIT: Duration = Duration::from_secs(10);
-
-/// Ends and removes every sandbox of this process, for a second Ctrl-C, and waits for it for at most 10 s: a hung disk can block a
-/// removal. The next start removes what could not be removed; servers end with this process.
-pub fn destroy_all() {
-    let entries: Vec<Arc<Entry>> = open(&RUNNING).clone();
-    destroy(entries, LIMIT);
-}
 
 fn destroy(entries: Vec<Arc<Entry>>, limit: Duration) {
     let (send, ended) = mpsc::channel::<()>();
@@ -187,10 +194,11 @@ mod tests {
     #[test]
     fn removal_that_hangs_delays_neither_the_end_nor_others() {
         let folder = tempfile::tempdir().unwrap();
+        let running = RunningSandboxes::default();
         let entry = |name: &str| {
             let path = folder.path().join(name);
             std::fs::create_dir(&path).unwrap();
-            Entry::register(path, name.to_owned())
+            running.register(path, name.to_owned())
         };
         let (hanging, other) = (entry("hanging"), entry("other"));
         // Another thread that removes it.
@@ -201,6 +209,7 @@ mod tests {
         );
         assert!(!*held && *open(&other.gone));
         drop(held);
-        destroy(vec![hanging], LIMIT);
+        running.destroy_all();
+        assert!(open(&running.0).is_empty());
     }
 }

@@ -99,7 +99,7 @@ impl Sandbox {
         let place = settings.home.create_folder(name)?;
         let (password, token) = (access::random_token()?, access::random_token()?);
         let mut sandbox = Self {
-            entry: Entry::register(place.path.clone(), token),
+            entry: settings.running.register(place.path.clone(), token),
             members: Vec::new(),
             nodes: Vec::new(),
             links: Vec::new(),

@@ -15,6 +15,7 @@ use crate::{
     error::SandboxError,
     home::Home,
     reaper::ReaperProgram,
+    registry::RunningSandboxes,
 };
 
 /// Settings of a sandbox.
@@ -30,6 +31,8 @@ pub struct Settings {
     pub reaper: Option<ReaperProgram>,
     /// The connections of the run.
     pub connections: Connections,
+    /// The running sandboxes of the program, which it joins.
+    pub running: RunningSandboxes,
 }
 
 impl Settings {
@@ -42,6 +45,7 @@ impl Settings {
             home,
             reaper: None,
             connections: Connections::default(),
+            running: RunningSandboxes::default(),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     member::Member,
     network::{LinkChange, LinkState},
     reaper::ReaperProgram,
+    registry::RunningSandboxes,
     sandbox::Sandbox,
     settings::Settings,
 };
@@ -62,6 +63,8 @@ pub struct Sandboxes {
     pub reaper: Option<ReaperProgram>,
     /// The connections of the run.
     pub connections: Connections,
+    /// The running sandboxes of the program.
+    pub running: RunningSandboxes,
 }
 
 impl Sandboxes {
@@ -77,6 +80,7 @@ impl Sandboxes {
             home: self.home.clone(),
             reaper: self.reaper.clone(),
             connections: self.connections.clone(),
+            running: self.running.clone(),
         }
     }
 

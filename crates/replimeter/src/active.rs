@@ -3,6 +3,8 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
 use replimeter_engine::AllConnections;
+use replimeter_instruments::backlog::HeldAppliers;
+use replimeter_sandbox::RunningSandboxes;
 
 /// What is active in this process. The program creates one; its copies are the same.
 #[derive(Clone, Default)]
@@ -11,4 +13,8 @@ pub(crate) struct Active {
     pub(crate) stop: Arc<AtomicBool>,
     /// The connections of runs to their servers.
     pub(crate) connections: AllConnections,
+    /// The appliers that runs have stopped.
+    pub(crate) held_appliers: HeldAppliers,
+    /// The sandboxes that were started.
+    pub(crate) sandboxes: RunningSandboxes,
 }

@@ -6,9 +6,10 @@ use replimeter_engine::{
     Connections,
     source::{SourceError, SourceErrorKind},
 };
+use replimeter_instruments::backlog::StartRescuer;
 use replimeter_model::target::Secret;
 use replimeter_sandbox::{
-    Home, Search, binaries::split_path, reaper::ReaperProgram, source::Sandboxes,
+    Home, RunningSandboxes, Search, binaries::split_path, reaper::ReaperProgram, source::Sandboxes,
 };
 
 /// Returns `$HOME`.
@@ -44,13 +45,17 @@ pub(crate) fn private_home() -> Result<Home, SourceError> {
 }
 
 /// Returns the sandboxes of the private folder, for a run with these connections.
-pub(crate) fn sandboxes(connections: Connections) -> Result<Sandboxes, SourceError> {
+pub(crate) fn sandboxes(
+    connections: Connections,
+    running: RunningSandboxes,
+) -> Result<Sandboxes, SourceError> {
     let home = private_home()?;
     Ok(Sandboxes {
         search: search(&home, None),
         home,
         reaper: reaper(),
         connections,
+        running,
     })
 }
 
@@ -127,15 +132,15 @@ fn reaper() -> Option<ReaperProgram> {
         .map(|program| ReaperProgram { program, arguments })
 }
 
-/// Sets this program, with a hidden command, as the process that restores an applier when this one is killed.
-pub(crate) fn set_rescuer() {
-    replimeter_instruments::backlog::set_rescuer(Box::new(|| {
+/// Returns the start of this program, with a hidden command, as the process that restores an applier when this one is killed.
+pub(crate) fn rescuer() -> StartRescuer {
+    Box::new(|| {
         let program = ReaperProgram {
             program: env::current_exe()?,
             arguments: ["sandbox", "restore-applier"].map(str::to_owned).to_vec(),
         };
         program.spawn(&[])
-    }));
+    })
 }
 
 /// Returns the variables that a sandbox's supervisor needs; never a password.

@@ -17,6 +17,7 @@ mod tests;
 
 use std::{process::ExitCode, sync::atomic::Ordering};
 
+use replimeter_instruments::backlog::HeldAppliers;
 use replimeter_measurements::across::compare;
 use replimeter_run::{cli_error::CliError, of_files};
 
@@ -28,8 +29,10 @@ use crate::{
 fn main() -> ExitCode {
     let registry = replimeter_measurements::registry();
     let asked = cli::parse(registry);
-    environment::set_rescuer();
-    let active = Active::default();
+    let active = Active {
+        held_appliers: HeldAppliers::with_rescuer(environment::rescuer()),
+        ..Active::default()
+    };
     let stop = &active.stop;
     let result = signals::install(&active).and_then(|()| {
         let command = match asked {
@@ -62,6 +65,6 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     };
-    signals::release_at_exit();
+    signals::release_at_exit(&active);
     code
 }

@@ -11,7 +11,7 @@ use replimeter_engine::{
 };
 use replimeter_model::{sandbox::SandboxSpec, target::Target};
 use replimeter_run::{Host, options::CommandLineSettings};
-use replimeter_sandbox::{programs, source::Sandboxes};
+use replimeter_sandbox::{RunningSandboxes, programs, source::Sandboxes};
 
 use crate::{
     active::Active, credentials::Credentials, environment, progress::StatusLine, terminal::Terminal,
@@ -24,6 +24,8 @@ pub(crate) struct Targets {
     allowed: Allowed,
     /// The connections of the run.
     connections: Connections,
+    /// The running sandboxes of the program.
+    running: RunningSandboxes,
 }
 
 impl ServerSource for Targets {
@@ -96,11 +98,12 @@ impl Targets {
             },
             allowed: given.allowed,
             connections: active.connections.begin(),
+            running: active.sandboxes.clone(),
         }
     }
 
     fn sandboxes(&self) -> Result<Sandboxes, SourceError> {
-        environment::sandboxes(self.connections.clone())
+        environment::sandboxes(self.connections.clone(), self.running.clone())
     }
 }
 
@@ -108,6 +111,7 @@ impl Targets {
 pub(crate) fn host(active: &Active) -> Host<'static> {
     let active = active.clone();
     Host {
+        held_appliers: active.held_appliers.clone(),
         servers: Box::new(move |given, defaults_file| {
             Box::new(Targets::of(given, defaults_file, &active))
         }),

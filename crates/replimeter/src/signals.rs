@@ -8,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_instruments::backlog::{restore_all, restore_held, suspend_unless_held};
 use replimeter_run::cli_error::{CliError, FailureKind};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP},
@@ -22,13 +21,14 @@ use crate::{active::Active, print::say};
 const REPEAT_DELAY: Duration = Duration::from_secs(1);
 
 /// Restarts appliers that a measurement stopped; returns what failed, with instructions.
-fn release_appliers() -> Vec<String> {
-    restore_all(&|text| print(&[text.to_owned()]))
+fn release_appliers(active: &Active) -> Vec<String> {
+    let held = &active.held_appliers;
+    held.restore_all(&|text| print(&[text.to_owned()]))
 }
 
 /// Restarts them at the end of every command, since the measurement's own attempts can be long ago.
-pub(crate) fn release_at_exit() {
-    print(&release_appliers());
+pub(crate) fn release_at_exit(active: &Active) {
+    print(&release_appliers(active));
 }
 
 fn print(lines: &[String]) {
@@ -66,15 +66,16 @@ fn suspend(active: &Active) {
     }
     // This stop cannot be handled; it fails for no process.
     let suspend = || drop(emulate_default_handler(SIGTSTP));
-    if suspend_unless_held(suspend) {
+    let held = &active.held_appliers;
+    if held.suspend_unless_held(suspend) {
         return;
     }
     active.stop.store(true, Ordering::Relaxed);
     say(
         "\nstarting the applier before this process is suspended; the run ends when it continues\n",
     );
-    print(&restore_held(&|text| print(&[text.to_owned()])));
-    if !suspend_unless_held(suspend) {
+    print(&held.restore_held(&|text| print(&[text.to_owned()])));
+    if !held.suspend_unless_held(suspend) {
         say("not suspended: an applier may be stopped; the run ends\n");
     }
     give_up_on_silent_servers(active);
@@ -103,12 +104,12 @@ pub(crate) fn install(active: &Active) -> Result<(), CliError> {
                 Some(first) if signal == SIGHUP || first.elapsed() < REPEAT_DELAY => {}
                 Some(_) => {
                     // Existing servers first, then sandboxes.
-                    let stopped = release_appliers();
+                    let stopped = release_appliers(&active);
                     let left = "stopped without cleaning up; on existing servers a table replimeter.lag_probe_… may remain until the next run removes it, and tables of a load's script may remain";
                     say(&format!("{left}\n"));
                     print(&stopped);
                     // Without its servers the run itself can end first.
-                    replimeter_sandbox::destroy_all();
+                    active.sandboxes.destroy_all();
                     std::process::exit(FailureKind::Interrupted as i32);
                 }
             }

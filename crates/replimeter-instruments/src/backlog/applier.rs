@@ -9,7 +9,7 @@ use replimeter_engine::{
 use replimeter_model::warning::Warning;
 
 use super::{
-    Timeouts,
+    Restoring,
     connection::{Connection, Replica},
     release::HeldApplier,
 };
@@ -21,14 +21,12 @@ pub(super) struct Applier<'a> {
     held: Arc<HeldApplier>,
     /// The current number of workers, and its variable.
     pub(super) workers: Option<(u64, &'static str)>,
-    timeouts: Timeouts,
-    say: &'a dyn Fn(&str),
+    restoring: Restoring<'a>,
     released: bool,
 }
 
 impl<'a> Applier<'a> {
-    /// Stops the applier and, if requested, sets its number of workers. `say` receives messages
-    /// about its release for the user.
+    /// Stops the applier and, if requested, sets its number of workers.
     ///
     /// # Errors
     /// When the server refuses or does not answer; then the applier is released.
@@ -36,8 +34,7 @@ impl<'a> Applier<'a> {
         replica: &CheckedReplica,
         channel: &Channel,
         workers: Option<u32>,
-        timeouts: Timeouts,
-        say: &'a dyn Fn(&str),
+        restoring: Restoring<'a>,
     ) -> Result<Self, MeasureError> {
         let (node, facts) = (&replica.server.node, &replica.server.facts);
         let known = appliers(facts).map(|appliers| (appliers.threads, appliers.threads_variable));
@@ -50,17 +47,17 @@ impl<'a> Applier<'a> {
             facts.engine,
             channel,
             wanted.map(|(_, former)| former),
+            restoring.held,
         );
-        let mut connection = held.connect(timeouts.order)?;
+        let mut connection = held.connect(restoring.timeouts.order)?;
         let mut applier = Self {
             held: held.register(),
             workers: known,
-            timeouts,
-            say,
+            restoring,
             released: false,
         };
         if let Err(error) = applier.held.guard() {
-            say(&format!(
+            (restoring.say)(&format!(
                 "cannot start the process that would restore the applier of {} if this one is killed: {error}",
                 node.name
             ));
@@ -98,7 +95,7 @@ impl<'a> Applier<'a> {
     /// Opens a new connection to start it: the server may have closed the connection that stopped it as
     /// idle.
     pub(super) fn connect(&self) -> Result<Connection, ServerError> {
-        self.held.connect(self.timeouts.order)
+        self.held.connect(self.restoring.timeouts.order)
     }
 
     /// Starts it with the current number of workers.
@@ -143,9 +140,9 @@ impl<'a> Applier<'a> {
     fn bring_back(&mut self, first: Option<&MeasureError>) -> Result<(), ServerError> {
         self.released = true;
         self.held.release(
-            self.timeouts.release,
+            self.restoring.timeouts.release,
             first.map(|first| first as &dyn Display),
-            self.say,
+            self.restoring.say,
         )
     }
 }
@@ -156,7 +153,7 @@ impl Drop for Applier<'_> {
             return;
         }
         if let Err(error) = self.bring_back(None) {
-            (self.say)(&format!("{error}; {}", error.hint));
+            (self.restoring.say)(&format!("{error}; {}", error.hint));
         }
     }
 }

@@ -25,8 +25,8 @@ use replimeter_model::{time::Nanos, warning::Warning};
 pub use self::{
     check::check,
     confinement::rescuer_note,
-    release::{restore_all, restore_held, suspend_unless_held},
-    rescue::{StartRescuer, rescue, set_rescuer},
+    release::HeldAppliers,
+    rescue::{StartRescuer, rescue},
 };
 use self::{
     results::{BacklogPhase, BacklogRow},
@@ -78,14 +78,21 @@ impl Default for Timeouts {
     }
 }
 
+/// How appliers are restored.
+#[derive(Clone, Copy)]
+pub struct Restoring<'a> {
+    /// The appliers that every exit of the program restores.
+    pub held: &'a HeldAppliers,
+    /// Timeouts for servers.
+    pub timeouts: Timeouts,
+    /// Receives messages that the user must see: an applier could not be started yet.
+    pub say: &'a dyn Fn(&str),
+}
+
 /// Callbacks of the caller during the measurement.
 pub struct Listener<'a> {
     /// Receives the progress, about once a second.
-    pub progress: &'a mut dyn FnMut(Progress),
-    /// Receives messages that the user must see: an applier could not be started yet.
-    pub say: &'a dyn Fn(&str),
-    /// Timeouts for servers.
-    pub timeouts: Timeouts,
+    pub on: &'a mut dyn FnMut(Progress),
     /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
 }
@@ -112,6 +119,7 @@ pub fn run(
     plan: &BacklogPlan,
     load: &mut BackgroundLoad,
     clock: &Clock,
+    restoring: Restoring<'_>,
     listener: &mut Listener<'_>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
@@ -122,7 +130,7 @@ pub fn run(
     };
     for index in 0..cluster.replicas.len() {
         for workers in &workers {
-            let mut round = Round::new(plan, clock, index, *workers, listener);
+            let mut round = Round::new(plan, clock, restoring, index, *workers, listener);
             let mut row = None;
             let ended = round.measure(cluster, load, &mut row);
             outcome.measured = outcome.measured + (clock.now() - round.origin);

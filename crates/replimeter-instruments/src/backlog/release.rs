@@ -1,7 +1,7 @@
 //! Restores a stopped applier: every exit of the program passes here.
 
 use std::{
-    fmt::Display,
+    fmt::{self, Display},
     io,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
     thread,
@@ -22,7 +22,7 @@ use replimeter_model::{
 
 use super::{
     connection::{Connection, OPERATION},
-    rescue::{RescueOrder, Rescuer},
+    rescue::{RescueOrder, Rescuer, StartRescuer},
     restore::{AttemptError, RestoreState, RestoreStatements, set},
 };
 use crate::{MeasureError, sync::lock};
@@ -60,13 +60,8 @@ pub(super) struct HeldApplier {
     failed_first: OnceLock<(Instant, String)>,
     /// Restores it when this process is killed.
     rescuer: Mutex<Option<Rescuer>>,
-}
-
-/// All such appliers, for exits that have no [`HeldApplier`].
-static HELD: Mutex<Vec<Arc<HeldApplier>>> = Mutex::new(Vec::new());
-
-fn all() -> MutexGuard<'static, Vec<Arc<HeldApplier>>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The appliers among which it is registered.
+    all: HeldAppliers,
 }
 
 impl HeldApplier {
@@ -77,6 +72,7 @@ impl HeldApplier {
         engine: Engine,
         channel: &Channel,
         workers: Option<(u64, &'static str)>,
+        all: &HeldAppliers,
     ) -> Self {
         let statements = RestoreStatements {
             stop: statements::stop(engine, channel, ChannelPart::Applier),
@@ -91,6 +87,7 @@ impl HeldApplier {
             state: Mutex::default(),
             failed_first: OnceLock::new(),
             rescuer: Mutex::default(),
+            all: all.clone(),
         }
     }
 
@@ -109,6 +106,7 @@ impl HeldApplier {
             state: Mutex::new(RestoreState::unknown()),
             failed_first: OnceLock::new(),
             rescuer: Mutex::default(),
+            all: HeldAppliers::default(),
         }
     }
 
@@ -118,18 +116,21 @@ impl HeldApplier {
     /// When the system refuses.
     pub(super) fn guard(&self) -> io::Result<()> {
         // The servers in a namespace end with Replimeter.
+        let Some(start) = &self.all.0.rescuer else {
+            return Ok(());
+        };
         if self.node.namespace.is_some() {
             return Ok(());
         }
         let order = RescueOrder::new(&self.node, self.engine, &self.channel, &self.statements);
-        *lock(&self.rescuer) = Rescuer::start(&order)?;
+        *lock(&self.rescuer) = Some(Rescuer::start(start, &order)?);
         Ok(())
     }
 
     /// Removes it from the list and ends the process that would restore it: it was restored, never changed, or is left to
     /// the user.
     pub(super) fn forget(self: &Arc<Self>) {
-        all().retain(|other| !Arc::ptr_eq(other, self));
+        self.all.list().retain(|other| !Arc::ptr_eq(other, self));
         if let Some(rescuer) = lock(&self.rescuer).take() {
             rescuer.dismiss();
         }
@@ -138,7 +139,7 @@ impl HeldApplier {
     /// Registers it: every exit restores it from now on.
     pub(super) fn register(self) -> Arc<Self> {
         let held = Arc::new(self);
-        all().push(Arc::clone(&held));
+        held.all.list().push(Arc::clone(&held));
         held
     }
 
@@ -304,39 +305,70 @@ impl HeldApplier {
     }
 }
 
-/// Restores all registered appliers when the process ends. Returns messages about those that could not
-/// be restored, with the statements that do it; nothing but the user acts on them from then on. `say` receives messages
-/// for the user.
-pub fn restore_all(say: &dyn Fn(&str)) -> Vec<String> {
-    let held = all().clone();
-    let failed = restore_held(say);
-    // A STOP of the other process could follow the user's START.
-    held.iter().for_each(HeldApplier::forget);
-    failed
+/// All appliers that are not in their original state, for exits that have no [`HeldApplier`]; copies share them.
+#[derive(Clone, Debug, Default)]
+pub struct HeldAppliers(Arc<Held>);
+
+#[derive(Default)]
+struct Held {
+    all: Mutex<Vec<Arc<HeldApplier>>>,
+    rescuer: Option<StartRescuer>,
 }
 
-/// Restores all registered appliers while the process continues. Returns messages about those that could not be restored;
-/// their measurement still tries. `say` receives messages for the user.
-pub fn restore_held(say: &dyn Fn(&str)) -> Vec<String> {
-    // No lock is kept during the attempts: another thread may be about to add or remove one.
-    let held = all().clone();
-    let failed = held
-        .iter()
-        .filter_map(|held| held.release(HURRIED_TIMEOUT, None, say).err());
-    failed
-        .map(|error| format!("{error}; {}", error.hint))
-        .collect()
-}
-
-/// Calls `suspend`, which suspends this process, unless an applier is not in its original state; none can leave it before
-/// `suspend` returns. Returns whether it was called.
-pub fn suspend_unless_held(suspend: impl FnOnce()) -> bool {
-    let held = all();
-    let none = held.is_empty();
-    if none {
-        suspend();
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HeldAppliers")
     }
-    none
+}
+
+impl HeldAppliers {
+    /// Returns none, with the start of the process that restores one when this one is killed; without it, a killed run leaves the
+    /// applier stopped.
+    #[must_use]
+    pub fn with_rescuer(start: StartRescuer) -> Self {
+        Self(Arc::new(Held {
+            all: Mutex::default(),
+            rescuer: Some(start),
+        }))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Arc<HeldApplier>>> {
+        lock(&self.0.all)
+    }
+
+    /// Restores all when the process ends. Returns messages about those that could not be restored, with the statements that do it;
+    /// nothing but the user acts on them from then on. `say` receives messages for the user.
+    pub fn restore_all(&self, say: &dyn Fn(&str)) -> Vec<String> {
+        let held = self.list().clone();
+        let failed = self.restore_held(say);
+        // A STOP of the other process could follow the user's START.
+        held.iter().for_each(HeldApplier::forget);
+        failed
+    }
+
+    /// Restores all while the process continues. Returns messages about those that could not be restored; their measurement still
+    /// tries. `say` receives messages for the user.
+    pub fn restore_held(&self, say: &dyn Fn(&str)) -> Vec<String> {
+        // No lock is kept during the attempts: another thread may be about to add or remove one.
+        let held = self.list().clone();
+        let failed = held
+            .iter()
+            .filter_map(|held| held.release(HURRIED_TIMEOUT, None, say).err());
+        failed
+            .map(|error| format!("{error}; {}", error.hint))
+            .collect()
+    }
+
+    /// Calls `suspend`, which suspends this process, unless an applier is not in its original state; none can leave it before
+    /// `suspend` returns. Returns whether it was called.
+    pub fn suspend_unless_held(&self, suspend: impl FnOnce()) -> bool {
+        let held = self.list();
+        let none = held.is_empty();
+        if none {
+            suspend();
+        }
+        none
+    }
 }
 
 #[cfg(test)]
@@ -398,9 +430,11 @@ mod tests {
             identity: RecordedIdentity::default(),
             connections: Connections::default(),
         };
-        let held = HeldApplier::new(&node, Engine::MariaDb, &Channel::default(), None).register();
+        let all = HeldAppliers::default();
+        let held =
+            HeldApplier::new(&node, Engine::MariaDb, &Channel::default(), None, &all).register();
         let said = std::cell::RefCell::new(Vec::new());
-        assert!(!suspend_unless_held(|| panic!("it is not restored")));
+        assert!(!all.suspend_unless_held(|| panic!("it is not restored")));
         let error = held
             .release(Duration::ZERO, None, &|line| {
                 said.borrow_mut().push(line.to_owned())
@@ -418,9 +452,6 @@ mod tests {
             late.starts_with("replica1: its applier could not be restored at first (replica1 ("),
             "{late}"
         );
-        assert!(
-            !all().iter().any(|other| Arc::ptr_eq(other, &held)),
-            "it is not tried again at exit"
-        );
+        assert!(all.list().is_empty(), "it is not tried again at exit");
     }
 }

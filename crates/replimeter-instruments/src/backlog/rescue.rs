@@ -5,7 +5,6 @@ use std::{
     io::{self, Read, Write},
     path::PathBuf,
     process::Child,
-    sync::OnceLock,
 };
 
 use replimeter_engine::{
@@ -25,14 +24,6 @@ const RELEASED: &str = "released";
 
 /// Starts the process, with a pipe as its standard input.
 pub type StartRescuer = Box<dyn Fn() -> io::Result<Child> + Send + Sync>;
-
-static START: OnceLock<StartRescuer> = OnceLock::new();
-
-/// Sets how the process is started, once; without it a killed run leaves the applier stopped.
-pub fn set_rescuer(start: StartRescuer) {
-    // The first one stays.
-    let _ = START.set(start);
-}
 
 /// Everything that restores one applier; it passes through the pipe only, because it has the password.
 #[derive(Deserialize, Serialize)]
@@ -144,14 +135,11 @@ impl RescueOrder {
 pub(super) struct Rescuer(Child);
 
 impl Rescuer {
-    /// Starts the process; `None` when none was set.
-    pub(super) fn start(order: &RescueOrder) -> io::Result<Option<Self>> {
-        let Some(start) = START.get() else {
-            return Ok(None);
-        };
+    /// Starts the process.
+    pub(super) fn start(start: &StartRescuer, order: &RescueOrder) -> io::Result<Self> {
         let mut rescuer = Self(start()?);
         rescuer.send(&serde_json::to_string(order)?)?;
-        Ok(Some(rescuer))
+        Ok(rescuer)
     }
 
     fn send(&mut self, line: &str) -> io::Result<()> {

@@ -13,7 +13,7 @@ use replimeter_model::{
 };
 
 use super::{
-    Listener, Progress,
+    Listener, Progress, Restoring,
     applier::Applier,
     position_probe::PositionProbe,
     readings::{BacklogReading, PhaseReadings},
@@ -46,6 +46,7 @@ const MIN_LIMIT: Duration = Duration::from_secs(30);
 pub(super) struct Round<'a, 'l> {
     plan: &'a BacklogPlan,
     clock: &'a Clock,
+    restoring: Restoring<'a>,
     index: usize,
     workers: Option<u32>,
     listener: &'a mut Listener<'l>,
@@ -60,6 +61,7 @@ impl<'a, 'l> Round<'a, 'l> {
     pub(super) fn new(
         plan: &'a BacklogPlan,
         clock: &'a Clock,
+        restoring: Restoring<'a>,
         index: usize,
         workers: Option<u32>,
         listener: &'a mut Listener<'l>,
@@ -67,6 +69,7 @@ impl<'a, 'l> Round<'a, 'l> {
         Self {
             plan,
             clock,
+            restoring,
             index,
             workers,
             listener,
@@ -99,16 +102,11 @@ impl Round<'_, '_> {
         load: &mut BackgroundLoad,
         out: &mut Option<BacklogRow>,
     ) -> Result<(), MeasureError> {
-        let mut probe = PositionProbe::open(cluster, self.index, self.listener.timeouts.answer)?;
+        let mut probe = PositionProbe::open(cluster, self.index, self.restoring.timeouts.answer)?;
         self.settle(cluster, &mut probe)?;
         let replica = &cluster.replicas[self.index];
-        let applier = Applier::stop_applier(
-            replica,
-            &channel(replica)?,
-            self.workers,
-            self.listener.timeouts,
-            self.listener.say,
-        )?;
+        let applier =
+            Applier::stop_applier(replica, &channel(replica)?, self.workers, self.restoring)?;
         let mut round_readings = RoundReadings {
             replica: replica.server.node.name.clone(),
             workers: applier
@@ -288,7 +286,7 @@ impl Round<'_, '_> {
             }
             if now >= self.next_check {
                 self.next_check = now + CHECK_INTERVAL;
-                (self.listener.progress)(Progress {
+                (self.listener.on)(Progress {
                     replica: cluster.replicas[self.index].server.node.name.clone(),
                     workers: self.workers,
                     phase,

@@ -14,7 +14,7 @@ use crate::backlog::{
 use clap::Command;
 use replimeter_instruments::{
     backlog::{
-        self, Listener, Outcome, Timeouts,
+        self, Listener, Outcome, Restoring, Timeouts,
         results::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
         settings::{BacklogPlan, BacklogSettings},
     },
@@ -332,13 +332,16 @@ fn measure(
             "a fault was requested"
         );
     };
-    let mut listener = Listener {
-        progress: &mut progress,
-        say: &|text| observers.emit(Event::Note(text)),
+    let restoring = Restoring {
+        held: cx.held_appliers(),
         timeouts,
+        say: &|text| observers.emit(Event::Note(text)),
+    };
+    let mut listener = Listener {
+        on: &mut progress,
         stop,
     };
-    let mut outcome = backlog::run(cluster, work, &mut load, &clock, &mut listener);
+    let mut outcome = backlog::run(cluster, work, &mut load, &clock, restoring, &mut listener);
     cx.stage(Stage::CleanUp, "stopping the load");
     let (records, warnings) = load.finish();
     cx.warn(outcome.warnings.drain(..).chain(warnings));

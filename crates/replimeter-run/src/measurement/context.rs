@@ -30,6 +30,7 @@ use replimeter_engine::{
     source::{Member, OpenContext, ServerSource, Servers},
 };
 use replimeter_instruments::{
+    backlog::HeldAppliers,
     changes::{self, SeenServer},
     clock::Clock,
     host::{self, HostWatch},
@@ -379,6 +380,11 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     /// Returns the fault to inject, for tests.
     pub fn fault(&self) -> Option<&str> {
         self.host.fault.as_deref()
+    }
+
+    /// Returns the appliers that every exit of the program restores.
+    pub fn held_appliers(&self) -> &HeldAppliers {
+        &self.host.held_appliers
     }
 
     /// Returns whether idle cores are kept awake.

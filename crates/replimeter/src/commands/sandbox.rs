@@ -488,8 +488,8 @@ fn start_and_keep(order: StartSandbox, active: &Active) -> Result<(), SandboxErr
         hint: failure.hint,
     };
     let spec = spec(&order.target).map_err(usage)?;
-    let sandboxes =
-        environment::sandboxes(active.connections.begin()).map_err(|error| usage(error.into()))?;
+    let sandboxes = environment::sandboxes(active.connections.begin(), active.sandboxes.clone())
+        .map_err(|error| usage(error.into()))?;
     let settings = sandboxes.settings(&spec);
     let watched = Arc::clone(&active.stop);
     // Until `up` confirms, its end also ends the sandbox.
