@@ -26,7 +26,7 @@ use replimeter_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    MeasureError, check_interrupted,
+    Listener, MeasureError, check_interrupted,
     clock::Clock,
     discovery::DiscoveredServer,
     load::{
@@ -85,14 +85,6 @@ pub enum Event {
     Rate(f64),
     /// A complete block.
     Block(Box<Block>),
-}
-
-/// Callbacks of the caller during a cell.
-pub struct Listener<'a> {
-    /// Takes every event; an error ends the cell.
-    pub on: &'a mut dyn FnMut(Event) -> Result<(), String>,
-    /// Set when the user stops the run.
-    pub stop: &'a AtomicBool,
 }
 
 /// How far each server was behind, and how long it took them to catch up.
@@ -236,7 +228,7 @@ impl<'a> ServersUnderTest<'a> {
     pub fn run(
         &mut self,
         condition: ConditionLoad,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<(), MeasureError> {
         let load_group = LoadGroup {
             data: Some(&self.data),

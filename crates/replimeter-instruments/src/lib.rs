@@ -28,6 +28,7 @@ pub mod kill;
 #[cfg(test)]
 mod known;
 pub mod lag;
+mod listener;
 pub mod load;
 pub mod loss;
 pub mod pacing;
@@ -47,6 +48,7 @@ mod transaction;
 
 pub use error::MeasureError;
 pub use error::check_interrupted;
+pub use listener::Listener;
 
 /// The only schema that is written to.
 pub const SCHEMA: &str = "replimeter";

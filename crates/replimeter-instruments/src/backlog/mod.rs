@@ -15,10 +15,7 @@ mod round;
 mod round_readings;
 pub mod settings;
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
 use replimeter_model::{time::Nanos, warning::Warning};
 
@@ -33,7 +30,7 @@ use self::{
     round::Round,
     settings::BacklogPlan,
 };
-use crate::{MeasureError, clock::Clock, load::BackgroundLoad, preflight::Cluster};
+use crate::{Listener, MeasureError, clock::Clock, load::BackgroundLoad, preflight::Cluster};
 
 /// Timeout of reading a server's position.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,14 +86,6 @@ pub struct Restoring<'a> {
     pub say: &'a dyn Fn(&str),
 }
 
-/// Callbacks of the caller during the measurement.
-pub struct Listener<'a> {
-    /// Receives the progress, about once a second.
-    pub on: &'a mut dyn FnMut(Progress),
-    /// Set when the user stops the run.
-    pub stop: &'a AtomicBool,
-}
-
 /// Result of the measurement.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -120,7 +109,7 @@ pub fn run(
     load: &mut BackgroundLoad,
     clock: &Clock,
     restoring: Restoring<'_>,
-    listener: &mut Listener<'_>,
+    listener: &mut Listener<'_, Progress>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let workers: Vec<Option<u32>> = if plan.workers.is_empty() {
@@ -137,7 +126,7 @@ pub fn run(
             outcome.warnings.append(&mut round.warnings);
             outcome.rows.extend(row);
             match ended {
-                Ok(()) if !listener.stop.load(Ordering::Relaxed) => {}
+                Ok(()) if !listener.is_stopped() => {}
                 Ok(()) | Err(MeasureError::Interrupted) => {
                     outcome.interrupted = true;
                     return outcome;

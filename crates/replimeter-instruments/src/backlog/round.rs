@@ -1,7 +1,7 @@
 //! One replica's round: its applier is stopped, started under the load, and left to catch up without
 //! it, while both servers are read.
 
-use std::{sync::atomic::Ordering, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use replimeter_engine::{
     ErrorKind, ServerError,
@@ -13,14 +13,14 @@ use replimeter_model::{
 };
 
 use super::{
-    Listener, Progress, Restoring,
+    Progress, Restoring,
     applier::Applier,
     position_probe::PositionProbe,
     readings::{BacklogReading, PhaseReadings},
     round_readings::{RoundReadings, RoundTimes},
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     backlog::{
         results::{BacklogPhase, BacklogRow},
         settings::BacklogPlan,
@@ -49,7 +49,7 @@ pub(super) struct Round<'a, 'l> {
     restoring: Restoring<'a>,
     index: usize,
     workers: Option<u32>,
-    listener: &'a mut Listener<'l>,
+    listener: &'a mut Listener<'l, Progress>,
     /// When the first reading began.
     pub(super) origin: Nanos,
     next_check: Nanos,
@@ -64,7 +64,7 @@ impl<'a, 'l> Round<'a, 'l> {
         restoring: Restoring<'a>,
         index: usize,
         workers: Option<u32>,
-        listener: &'a mut Listener<'l>,
+        listener: &'a mut Listener<'l, Progress>,
     ) -> Self {
         Self {
             plan,
@@ -92,7 +92,7 @@ impl Round<'_, '_> {
     }
 
     fn stopped(&self) -> bool {
-        self.listener.stop.load(Ordering::Relaxed)
+        self.listener.is_stopped()
     }
 
     /// Measures the round; `out` receives the figures so far also after an error.
@@ -286,13 +286,13 @@ impl Round<'_, '_> {
             }
             if now >= self.next_check {
                 self.next_check = now + CHECK_INTERVAL;
-                (self.listener.on)(Progress {
+                self.listener.send(Progress {
                     replica: cluster.replicas[self.index].server.node.name.clone(),
                     workers: self.workers,
                     phase,
                     since: Duration::from_nanos((now - began).0.unsigned_abs()),
                     behind: reading.behind,
-                });
+                })?;
                 // The applier needs time to start; a replica without work is not checked.
                 if phase != BacklogPhase::Growing && now - began >= CHECK_INTERVAL {
                     still_applying(&cluster.replicas[self.index])?;

@@ -13,10 +13,7 @@ pub mod results;
 pub mod settings;
 
 use std::{
-    sync::{
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{atomic::Ordering, mpsc},
     thread,
     time::Duration,
 };
@@ -34,7 +31,7 @@ use self::{
     settings::ExposurePlan,
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::Clock,
     loss::{
         make_table,
@@ -45,28 +42,14 @@ use crate::{
 };
 
 /// An event during a run.
-#[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+#[derive(Clone, Debug)]
+pub enum Event {
     /// A poll.
-    Sample(&'a ExposureSample),
+    Sample(ExposureSample),
     /// The figures of a window.
-    Window(&'a ExposureWindow),
+    Window(ExposureWindow),
     /// A connection was lost or restored.
-    Note(&'a str),
-}
-
-/// Callbacks of the caller during the run.
-pub struct Listener<'a> {
-    /// Takes every event; an error ends the run.
-    pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Set when the user stops the run.
-    pub stop: &'a AtomicBool,
-}
-
-impl Listener<'_> {
-    fn tell(&mut self, event: Event<'_>) -> Result<(), MeasureError> {
-        (self.on)(event).map_err(MeasureError::Sink)
-    }
+    Note(String),
 }
 
 /// Result of a run.
@@ -117,7 +100,7 @@ pub fn run(
     plan: &ExposurePlan,
     clock: &Clock,
     real_time: bool,
-    listener: &mut Listener<'_>,
+    listener: &mut Listener<'_, Event>,
 ) -> Result<Outcome, MeasureError> {
     let row = ExposureRow {
         engine: cluster.primary.facts.engine.name().to_owned(),

@@ -1,10 +1,7 @@
 //! The polling thread: queries the replicas at each poll and compares their answers with the primary's
 //! log.
 
-use std::{
-    sync::{atomic::Ordering, mpsc},
-    time::Duration,
-};
+use std::{sync::mpsc, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
@@ -17,9 +14,9 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-use super::{Event, Listener, Outcome, figures::ExposureSummary, replica_poller::ReplicaAnswer};
+use super::{Event, Outcome, figures::ExposureSummary, replica_poller::ReplicaAnswer};
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::Clock,
     exposure::{
         results::{ExposureRow, ExposureSample, ExposureWindow},
@@ -176,7 +173,7 @@ impl<'a> PollLoop<'a> {
         &mut self,
         polls: &[mpsc::Sender<u64>],
         answers: &mpsc::Receiver<ReplicaAnswer>,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<(), MeasureError> {
         let (clock, plan) = (self.clock, self.plan);
         let (interval, every, end) = (
@@ -192,9 +189,7 @@ impl<'a> PollLoop<'a> {
             let due = began
                 + Nanos(interval.0.saturating_mul(poll.cast_signed()))
                 + within(interval, poll);
-            if clock.now() < due
-                && !wait_until(clock, due, || listener.stop.load(Ordering::Relaxed))
-            {
+            if clock.now() < due && !wait_until(clock, due, || listener.is_stopped()) {
                 break;
             }
             if clock.now() - due > interval + interval {
@@ -202,9 +197,9 @@ impl<'a> PollLoop<'a> {
                 continue;
             }
             let sample = self.poll(poll, polls, answers, began, listener)?;
-            if let Some(sample) = &sample {
-                listener.tell(Event::Sample(sample))?;
-                window.add(sample);
+            if let Some(sample) = sample {
+                window.add(&sample);
+                listener.send(Event::Sample(sample))?;
             } else {
                 window.previous = None;
             }
@@ -218,7 +213,7 @@ impl<'a> PollLoop<'a> {
                     ..window.take()
                 };
                 if finished.polls > 0 {
-                    listener.tell(Event::Window(&finished))?;
+                    listener.send(Event::Window(finished))?;
                 }
                 window_since = now;
             }
@@ -227,7 +222,7 @@ impl<'a> PollLoop<'a> {
             if now >= end || self.outcome.failure.is_some() {
                 return self.there();
             }
-            if listener.stop.load(Ordering::Relaxed) {
+            if listener.is_stopped() {
                 break;
             }
         }
@@ -264,7 +259,7 @@ impl<'a> PollLoop<'a> {
         polls: &[mpsc::Sender<u64>],
         answers: &mpsc::Receiver<ReplicaAnswer>,
         began: Nanos,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<Option<ExposureSample>, MeasureError> {
         let asked = self.clock.now();
         polls.iter().for_each(|one| _ = one.send(poll));
@@ -301,14 +296,14 @@ impl<'a> PollLoop<'a> {
         &mut self,
         answer: ReplicaAnswer,
         poll: u64,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<bool, MeasureError> {
         let name = &self.names[answer.replica];
         match answer.received {
             Ok(received) => {
                 self.exposed.received(answer.replica, received);
                 if std::mem::replace(&mut self.failing[answer.replica], false) {
-                    listener.tell(Event::Note(&format!("{name}: reconnected")))?;
+                    listener.send(Event::Note(format!("{name}: reconnected")))?;
                 }
                 Ok(answer.poll == poll)
             }
@@ -317,7 +312,7 @@ impl<'a> PollLoop<'a> {
                     let text = format!(
                         "{error}; transactions that it receives before it reconnects count as not received"
                     );
-                    listener.tell(Event::Note(&text))?;
+                    listener.send(Event::Note(text.clone()))?;
                     self.outcome.warnings.push(Warning::new(
                         WarningCode::Reconnected,
                         text,
@@ -330,7 +325,11 @@ impl<'a> PollLoop<'a> {
     }
 
     /// Reads the transactions that the primary had logged at a time.
-    fn logged(&mut self, until: Nanos, listener: &mut Listener<'_>) -> Result<(), MeasureError> {
+    fn logged(
+        &mut self,
+        until: Nanos,
+        listener: &mut Listener<'_, Event>,
+    ) -> Result<(), MeasureError> {
         let mut inbox = self.stream.inbox();
         let taken = inbox
             .arrivals
@@ -354,7 +353,7 @@ impl<'a> PollLoop<'a> {
         for note in notes {
             match note {
                 ConnectionEvent::Lost(error) => {
-                    listener.tell(Event::Note(&format!("{error}; reconnecting")))?;
+                    listener.send(Event::Note(format!("{error}; reconnecting")))?;
                     let now = self.clock.now();
                     self.lost.get_or_insert((now, error));
                 }
@@ -368,7 +367,7 @@ impl<'a> PollLoop<'a> {
                         "the primary: reconnected after {:.1} s{lost}",
                         after.as_secs_f64()
                     );
-                    listener.tell(Event::Note(&text))?;
+                    listener.send(Event::Note(text.clone()))?;
                     if let Some((since, _)) = self.lost.take() {
                         self.blind = self.blind + (self.clock.now() - since);
                     }
@@ -452,7 +451,7 @@ mod tests {
         let mut poll_loop = PollLoop::new(&plan, &clock, Vec::new(), Vec::new(), &stream, None);
         let error = ServerError::precondition("primary", "h:1", "cannot follow", "gone", "");
         poll_loop.lost = Some((clock.now(), error));
-        let mut on = |_: Event<'_>| Ok(());
+        let mut on = |_| Ok(());
         let stop = AtomicBool::new(true);
         let mut listener = Listener {
             on: &mut on,

@@ -49,7 +49,7 @@ pub use self::{
     methods::{AvailableMethods, available_methods},
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::Clock,
     preflight::Cluster,
     priority::prepare_measuring_thread,
@@ -92,21 +92,13 @@ pub struct MethodComparison {
 
 /// An event during a run.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+pub enum Event {
     /// A sample; samples of several replicas come in any order.
-    Sample(&'a LagSample),
+    Sample(LagSample),
     /// The difference between two methods for a row that all methods saw.
-    Compared(&'a MethodComparison),
+    Compared(MethodComparison),
     /// Progress of the run, a few times a second.
-    Progress(&'a Progress),
-}
-
-/// Callbacks of the caller during the run.
-pub struct Listener<'a> {
-    /// Takes every event; an error ends the run.
-    pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Set when the user stops the run.
-    pub stop: &'a AtomicBool,
+    Progress(Progress),
 }
 
 /// Result of a run, without its samples.
@@ -280,7 +272,7 @@ pub fn run(
     possible: &AvailableMethods,
     mut held: RowBudget,
     clock: &Clock,
-    listener: &mut Listener<'_>,
+    listener: &mut Listener<'_, Event>,
 ) -> Result<Outcome, MeasureError> {
     let mut warnings = Vec::new();
     let limit = clamp(cluster, plan, &mut warnings);
@@ -302,7 +294,7 @@ pub fn run(
                     observed: &[Node],
                     cluster: &mut Cluster,
                     outcome: &mut Outcome,
-                    listener: &mut Listener<'_>| {
+                    listener: &mut Listener<'_, Event>| {
         let part = RunPhase {
             primary: &primary,
             observed,

@@ -14,7 +14,7 @@ use replimeter_engine::{Node, ServerError, Session, facts::ServerFacts};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{
-    Listener, Slot,
+    Event, Slot,
     collector::{Collector, PartEnd},
     methods::AvailableMethods,
     observer_event::{ObserverEvent, SeenRows},
@@ -29,7 +29,7 @@ use super::{
     writer::{SharedSchedule, Writer, WriterChannels, WrittenRow},
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::Clock,
     lag::{
         sample::Phase,
@@ -278,7 +278,7 @@ impl RunPhase<'_> {
         script: Script,
         held: &mut RowBudget,
         cluster: &mut Cluster,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<PartEnd, MeasureError> {
         let phase = script.phase();
         let slots = self.slots(phase);

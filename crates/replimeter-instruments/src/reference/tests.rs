@@ -12,9 +12,9 @@ use replimeter_model::{
 
 use super::*;
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     lag::{
-        self, Event, Listener, Outcome,
+        self, Event, Outcome,
         sample::{LagSample, Phase},
         settings::{LagPlan, LagSettings, Method, Methods, Pace},
     },
@@ -58,11 +58,11 @@ fn try_measure(
     assert!(cluster.warnings.is_empty(), "{:?}", cluster.warnings);
     assert_eq!(cluster.mode, Mode::Async);
     let possible = lag::available_methods(&mut cluster, &plan.method).unwrap();
-    let mut on = |event: Event<'_>| {
+    let mut on = |event| {
         if let Event::Sample(sample) = event
             && sample.write.phase == Phase::Measure
         {
-            each(sample);
+            each(&sample);
         }
         Ok(())
     };

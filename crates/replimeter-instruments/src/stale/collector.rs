@@ -10,12 +10,12 @@ use replimeter_engine::{Node, ServerError, dialect::connections::OpenedConnectio
 use replimeter_model::{plan::StopCondition, time::Nanos};
 
 use super::{
-    Event, Listener, Outcome, Progress,
+    Event, Outcome, Progress,
     counters::{CountedServer, CounterDifferences},
     shared::Shared,
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::Clock,
     kill::kill_all,
     preflight::Cluster,
@@ -44,6 +44,7 @@ pub(super) struct Collector<'a> {
     clock: &'a Clock,
     plan: &'a StalePlan,
     servers: &'a [CountedServer],
+    load_failed: &'a dyn Fn() -> bool,
     differences: CounterDifferences,
     began: Nanos,
     window: StaleWindow,
@@ -57,11 +58,17 @@ pub(super) struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    pub(super) fn new(clock: &'a Clock, plan: &'a StalePlan, servers: &'a [CountedServer]) -> Self {
+    pub(super) fn new(
+        clock: &'a Clock,
+        plan: &'a StalePlan,
+        servers: &'a [CountedServer],
+        load_failed: &'a dyn Fn() -> bool,
+    ) -> Self {
         Self {
             clock,
             plan,
             servers,
+            load_failed,
             differences: CounterDifferences::default(),
             began: clock.now(),
             window: StaleWindow::default(),
@@ -81,7 +88,7 @@ impl<'a> Collector<'a> {
         threads: &[thread::ScopedJoinHandle<'_, Result<u64, ServerError>>],
         shared: &Shared<'_>,
         connections: &[(Node, OpenedConnection)],
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Outcome {
         let mut outcome = Outcome::default();
         let (mut alive, mut reported) = (Instant::now(), Instant::now());
@@ -97,18 +104,18 @@ impl<'a> Collector<'a> {
             for round in heard.try_iter() {
                 self.take(&round);
                 if outcome.failure.is_none()
-                    && let Err(reason) = (listener.on)(Event::Round(&round))
+                    && let Err(error) = listener.send(Event::Round(round))
                 {
-                    end(&mut outcome, MeasureError::Sink(reason));
+                    end(&mut outcome, error);
                 }
             }
-            if let Err(reason) = self.close_window(shared, listener) {
-                end(&mut outcome, MeasureError::Sink(reason));
+            if let Err(error) = self.close_window(shared, listener) {
+                end(&mut outcome, error);
             }
             if over {
                 break;
             }
-            if halted.is_none() && (listener.stop)() {
+            if halted.is_none() && (listener.is_stopped() || (self.load_failed)()) {
                 outcome.interrupted = true;
                 shared.halt.store(true, Ordering::Relaxed);
                 halted = Some(Instant::now());
@@ -120,8 +127,8 @@ impl<'a> Collector<'a> {
             }
             if reported.elapsed() > PROGRESS_INTERVAL {
                 reported = Instant::now();
-                if let Err(reason) = (listener.on)(Event::Progress(self.progress(shared))) {
-                    end(&mut outcome, MeasureError::Sink(reason));
+                if let Err(error) = listener.send(Event::Progress(self.progress(shared))) {
+                    end(&mut outcome, error);
                 }
             }
             if alive.elapsed() > KEEP_ALIVE {
@@ -133,9 +140,9 @@ impl<'a> Collector<'a> {
             thread::sleep(POLL_INTERVAL);
         }
         if self.window.rounds > 0
-            && let Err(reason) = self.close(shared, listener)
+            && let Err(error) = self.close(shared, listener)
         {
-            end(&mut outcome, MeasureError::Sink(reason));
+            end(&mut outcome, error);
         }
         outcome.measured = self.span.map_or(Nanos(0), |(first, last)| last - first);
         outcome
@@ -211,8 +218,8 @@ impl<'a> Collector<'a> {
     fn close_window(
         &mut self,
         shared: &Shared<'_>,
-        listener: &mut Listener<'_>,
-    ) -> Result<(), String> {
+        listener: &mut Listener<'_, Event>,
+    ) -> Result<(), MeasureError> {
         let start = Nanos((self.window.start_us * 1e3) as i64);
         if self.clock.now() - self.began - start < WINDOW {
             return Ok(());
@@ -220,7 +227,11 @@ impl<'a> Collector<'a> {
         self.close(shared, listener)
     }
 
-    fn close(&mut self, shared: &Shared<'_>, listener: &mut Listener<'_>) -> Result<(), String> {
+    fn close(
+        &mut self,
+        shared: &Shared<'_>,
+        listener: &mut Listener<'_, Event>,
+    ) -> Result<(), MeasureError> {
         let now = self.clock.now();
         let mut window = std::mem::take(&mut self.window);
         window.end_us = (now - self.began).as_micros();
@@ -230,6 +241,6 @@ impl<'a> Collector<'a> {
         window.counters = self.differences.take(self.servers);
         self.writes = (0.0, 0);
         self.window.start_us = window.end_us;
-        (listener.on)(Event::Window(window))
+        listener.send(Event::Window(window))
     }
 }

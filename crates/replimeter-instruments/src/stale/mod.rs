@@ -50,7 +50,7 @@ pub use self::{
     visits::{Visit, Visited, Visitor},
 };
 use crate::{
-    MeasureError, SCHEMA, TABLE, clock::Clock, load::Versions, preflight::Cluster,
+    Listener, MeasureError, SCHEMA, TABLE, clock::Clock, load::Versions, preflight::Cluster,
     priority::prepare_measuring_thread, table::arrival,
 };
 
@@ -134,21 +134,13 @@ pub struct Progress {
 
 /// An event during a run.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum Event {
     /// A round has ended.
-    Round(&'a StaleRound),
+    Round(StaleRound),
     /// A window of half a second has ended.
     Window(StaleWindow),
     /// Progress of the run, a few times a second.
     Progress(Progress),
-}
-
-/// Callbacks of the caller during the run.
-pub struct Listener<'a> {
-    /// Takes every event; an error ends the run.
-    pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Returns whether the run must end: the user stopped it, or the load failed.
-    pub stop: &'a dyn Fn() -> bool,
 }
 
 /// Result of a part.
@@ -168,7 +160,7 @@ pub struct Outcome {
 }
 
 /// Measures one part, by statements on the servers or by a visitor of a site in front of them. For statements, the table must exist and
-/// be [filled](fill).
+/// be [filled](fill). It ends early when the user stops the run, or `load_failed` returns true.
 ///
 /// # Errors
 /// When the part could not begin. Later errors are in the outcome.
@@ -178,7 +170,8 @@ pub fn run(
     part: &MeasuredCase<'_>,
     clock: &Clock,
     visitor: Option<&mut dyn Visitor>,
-    listener: &mut Listener<'_>,
+    load_failed: &dyn Fn() -> bool,
+    listener: &mut Listener<'_, Event>,
 ) -> Result<Outcome, MeasureError> {
     let mut prepared = if part.judged.is_some() || visitor.is_some() {
         PreparedCase::default()
@@ -201,7 +194,7 @@ pub fn run(
             Some(visitor) => visit(scope, plan, part, visitor, shared, out),
             None => measure(scope, plan, part, prepared, shared, began, out),
         };
-        let mut collector = Collector::new(clock, plan, &servers);
+        let mut collector = Collector::new(clock, plan, &servers, load_failed);
         let mut outcome = collector.run(cluster, &heard, &threads, shared, &connections, listener);
         drop(halt);
         watchers

@@ -9,7 +9,7 @@ use replimeter_model::{
 };
 
 use super::{
-    Event, Listener, Outcome,
+    Event, Outcome,
     asked::AskedServers,
     groups::Groups,
     matcher::{MATCH_TIMEOUT, Matcher},
@@ -17,7 +17,7 @@ use super::{
     summary::{PlacedCommits, TapSummary},
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::Clock,
     tap::{results::TapStream, settings::TapPlan},
 };
@@ -86,7 +86,7 @@ impl<'a> MatchLoop<'a> {
     pub(super) fn run(
         &mut self,
         streams: &[SharedStream],
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<(), MeasureError> {
         let began = self.clock.now();
         let every = Nanos::from(self.plan.report_interval.0);
@@ -103,7 +103,7 @@ impl<'a> MatchLoop<'a> {
                 self.sweep(now).map_err(sink)?;
                 swept = now;
                 for text in self.asked.remeasure_clocks(self.clock) {
-                    listener.tell(Event::Note(&text))?;
+                    listener.send(Event::Note(text.clone()))?;
                     self.outcome.warnings.push(Warning::new(
                         WarningCode::ClockStepped,
                         text,
@@ -125,7 +125,7 @@ impl<'a> MatchLoop<'a> {
                         .plan
                         .duration
                         .is_some_and(|duration| now - began >= Nanos::from(duration.0));
-                    self.outcome.interrupted = !over && listener.stop.load(Ordering::Relaxed);
+                    self.outcome.interrupted = !over && listener.is_stopped();
                     if over || self.outcome.interrupted {
                         self.end = Some(now);
                         self.outcome.measured = now - began;
@@ -148,7 +148,7 @@ impl<'a> MatchLoop<'a> {
         &mut self,
         streams: &[SharedStream],
         now: Nanos,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<(), MeasureError> {
         // Taken from the primary last and processed first: it has all transactions that the
         // replicas have by then.
@@ -253,7 +253,7 @@ impl<'a> MatchLoop<'a> {
         index: usize,
         note: ConnectionEvent,
         now: Nanos,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<(), MeasureError> {
         let name = self.outcome.streams[index].name.clone();
         // The end of the second connection to the primary is not a loss.
@@ -262,7 +262,7 @@ impl<'a> MatchLoop<'a> {
             ConnectionEvent::Lost(error) => {
                 self.lost[index] = Some(now);
                 if !floor {
-                    listener.tell(Event::Note(&format!("{error}; reconnecting")))?;
+                    listener.send(Event::Note(format!("{error}; reconnecting")))?;
                 }
             }
             ConnectionEvent::Back { hole, after } => {
@@ -282,7 +282,7 @@ impl<'a> MatchLoop<'a> {
                     "{name}: reconnected after {:.1} s{lost}",
                     after.as_secs_f64()
                 );
-                listener.tell(Event::Note(&text))?;
+                listener.send(Event::Note(text.clone()))?;
                 self.outcome.warnings.push(Warning::new(
                     WarningCode::Reconnected,
                     text,
@@ -347,7 +347,7 @@ impl<'a> MatchLoop<'a> {
         &mut self,
         start: Nanos,
         end: Nanos,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> Result<(), MeasureError> {
         let standing = self.standing(self.clock.now()).map_err(sink)?;
         let windows = self.summary.window(start, end, &standing);
@@ -358,7 +358,7 @@ impl<'a> MatchLoop<'a> {
         if nothing && end - start < Nanos(Nanos::from(self.plan.report_interval.0).0 / 10) {
             return Ok(());
         }
-        listener.tell(Event::Windows(&windows))
+        listener.send(Event::Windows(windows))
     }
 
     /// Ends the run; `cpu` is the matching thread's own processor time.

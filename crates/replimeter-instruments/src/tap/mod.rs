@@ -15,12 +15,7 @@ pub mod settings;
 pub(crate) mod stream;
 mod summary;
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::{path::Path, sync::atomic::Ordering, thread, time::Duration};
 
 use replimeter_engine::binlog::{Follower, StartPosition};
 use replimeter_model::{time::Nanos, warning::Warning};
@@ -40,33 +35,19 @@ pub use self::{
     matcher::{Arrival, Match, Matcher, Unmatched},
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::{self, Clock},
     preflight::Cluster,
 };
 
 /// An event during a run.
-#[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+#[derive(Clone, Debug)]
+pub enum Event {
     /// The figures of a window, one for each replica (without replicas, one that has no
     /// replica's name).
-    Windows(&'a [TapWindow]),
+    Windows(Vec<TapWindow>),
     /// A connection was lost or restored, or a clock was set.
-    Note(&'a str),
-}
-
-/// The caller's callbacks during the run.
-pub struct Listener<'a> {
-    /// Receives every event; an error ends the run.
-    pub on: &'a mut dyn FnMut(Event<'_>) -> Result<(), String>,
-    /// Becomes true when the user interrupts.
-    pub stop: &'a AtomicBool,
-}
-
-impl Listener<'_> {
-    fn tell(&mut self, event: Event<'_>) -> Result<(), MeasureError> {
-        (self.on)(event).map_err(MeasureError::Sink)
-    }
+    Note(String),
 }
 
 /// The result of a run.
@@ -109,7 +90,7 @@ pub fn run(
     clock: &Clock,
     real_time: bool,
     folder: &Path,
-    listener: &mut Listener<'_>,
+    listener: &mut Listener<'_, Event>,
 ) -> Result<Outcome, MeasureError> {
     let cpu_before = clock::thread_cpu();
     let count = cluster.replicas.len();

@@ -13,8 +13,9 @@ use crate::backlog::{
 };
 use clap::Command;
 use replimeter_instruments::{
+    Listener,
     backlog::{
-        self, Listener, Outcome, Restoring, Timeouts,
+        self, Outcome, Restoring, Timeouts,
         results::{BacklogDocument, BacklogPhase, BacklogResults, BacklogRow},
         settings::{BacklogPlan, BacklogSettings},
     },
@@ -331,6 +332,7 @@ fn measure(
             !(panics && progress.phase == BacklogPhase::Growing),
             "a fault was requested"
         );
+        Ok(())
     };
     let restoring = Restoring {
         held: cx.held_appliers(),

@@ -15,12 +15,13 @@ use crate::{
 };
 use clap::{Arg, Command};
 use replimeter_instruments::{
+    Listener,
     calibrate::{
         results::{CalibrateDocument, CalibrateResults},
         settings::{CalibratePlan, CalibrateSettings, Conditions},
     },
     lag::{
-        self, AvailableMethods, Event, Listener, Outcome,
+        self, AvailableMethods, Event, Outcome,
         sample::LagSample,
         settings::{LagPlan, Method, Pace},
         summary::FloorSummary,
@@ -387,13 +388,13 @@ fn observe(
     mut call: impl FnMut(&LagSample) -> Result<Call, CliError>,
 ) -> Result<Outcome, CliError> {
     let (clock, stop) = (cx.clock, cx.stop);
-    let mut on = |event: Event<'_>| match event {
-        Event::Sample(sample) => call(sample)
+    let mut on = |event| match event {
+        Event::Sample(sample) => call(&sample)
             .and_then(|call| cx.take(call))
             .map_err(|failure| failure.message),
         Event::Compared(_) => Ok(()),
         Event::Progress(progress) => {
-            cx.observers.progress(run_progress(progress));
+            cx.observers.progress(run_progress(&progress));
             Ok(())
         }
     };

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
+    Listener,
     clock::Clock,
     cost::{
-        ConditionLoad, Event, Listener, ServersUnderTest,
+        ConditionLoad, Event, ServersUnderTest,
         results::StartRecord,
         settings::{CostPlan, LoggedMode},
     },

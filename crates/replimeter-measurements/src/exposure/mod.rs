@@ -15,10 +15,13 @@ use crate::{
     window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::Command;
-use replimeter_instruments::exposure::{
-    self, Event, Listener, Outcome,
-    results::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
-    settings::{ExposurePlan, ExposureSettings},
+use replimeter_instruments::{
+    Listener,
+    exposure::{
+        self, Event, Outcome,
+        results::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
+        settings::{ExposurePlan, ExposureSettings},
+    },
 };
 use replimeter_model::{
     plan::{CoreUse, Planned},
@@ -135,9 +138,9 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
             mode: cluster.mode,
         })?;
         let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
-        let mut on = |event: Event<'_>| match event {
+        let mut on = |event| match event {
             Event::Sample(sample) => cx
-                .take(Call::Sample(sample.clone()))
+                .take(Call::Sample(sample))
                 .map_err(|failure| failure.message),
             Event::Window(window) => {
                 let seconds = work.duration.0.as_secs_f64();
@@ -150,11 +153,11 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
                             exposed.into(),
                         )),
                 );
-                cx.take(Call::Window(window.clone()))
+                cx.take(Call::Window(window))
                     .map_err(|failure| failure.message)
             }
             Event::Note(text) => {
-                cx.observers.emit(run::Event::Note(text));
+                cx.observers.emit(run::Event::Note(&text));
                 Ok(())
             }
         };

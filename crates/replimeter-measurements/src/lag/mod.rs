@@ -18,8 +18,9 @@ use std::path::Path;
 use crate::lag::{report::report, samples::Samples};
 use clap::{Args, Command};
 use replimeter_instruments::{
+    Listener,
     lag::{
-        self, AvailableMethods, Event, Listener, MAX_PACKET_SIZE, Outcome,
+        self, AvailableMethods, Event, MAX_PACKET_SIZE, Outcome,
         results::{LagDocument, LagResults},
         sample::Phase,
         settings::{LagPlan, LagSettings, Method, StampJoin, WritePattern},
@@ -306,18 +307,18 @@ fn measure(
 ) -> Result<Outcome, CliError> {
     let panics = cx.fault() == Some("panic-while-measuring");
     let (starts, clock, stop) = (cx.work.starts, cx.clock, cx.stop);
-    let mut on = |event: Event<'_>| {
+    let mut on = |event| {
         let call = match event {
             Event::Sample(sample) => {
                 assert!(
                     !(panics && sample.write.phase == Phase::Measure),
                     "a fault was requested"
                 );
-                Call::Sample(*sample)
+                Call::Sample(sample)
             }
-            Event::Compared(compared) => Call::Compared(*compared),
+            Event::Compared(compared) => Call::Compared(compared),
             Event::Progress(progress) => {
-                let shown = run_progress(progress);
+                let shown = run_progress(&progress);
                 cx.observers.progress(if starts > 1 {
                     shown.part(format!("start {start} of {starts}"))
                 } else {

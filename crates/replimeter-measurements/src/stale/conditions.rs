@@ -2,16 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::Ordering,
     time::Duration,
 };
 
 use replimeter_engine::dialect::sync_reads::Guarantee;
 use replimeter_instruments::{
+    Listener,
     load::{BackgroundLoad, GroupResult, IntervalLatencies, LatencyRecorders, Versions},
     preflight::Cluster,
     stale::{
-        self, Event, Listener, MeasuredCase, Outcome, ReaderRef,
+        self, Event, MeasuredCase, Outcome, ReaderRef,
         results::{LoadWindow, StalePhase, StaleWindow},
         settings::{LoadCase, ReadDelays, SessionReset, StalePlan},
     },
@@ -353,9 +353,16 @@ fn under_load(
     }
     let stop = cx.stop;
     let ran = load.run_while(stop, |running| {
-        let stopped = || stop.load(Ordering::Relaxed) || running.has_failed();
-        let recorders = &running.recorders;
-        let result = measure(cx, cluster, part, case_condition, recorders, &stopped, seen);
+        let failed = || running.has_failed();
+        let result = measure(
+            cx,
+            cluster,
+            part,
+            case_condition,
+            &running.recorders,
+            &failed,
+            seen,
+        );
         if some {
             cx.stage(Stage::CleanUp, "stopping the load");
         }
@@ -395,14 +402,14 @@ fn measure(
     part: &MeasuredCase<'_>,
     case_condition: &CaseCondition<'_>,
     recorders: &[LatencyRecorders],
-    stopped: &dyn Fn() -> bool,
+    load_failed: &dyn Fn() -> bool,
     seen: &mut RoundsSeen<'_>,
 ) -> Result<Outcome, CliError> {
     let RoundsSeen { delays, site } = seen;
     let (visitor, mut counted) = site.as_mut().map(SiteInUse::parts).unzip();
     let panics = cx.fault() == Some("panic-while-measuring");
-    let clock = cx.clock;
-    let mut on = |event: Event<'_>| {
+    let (clock, stop) = (cx.clock, cx.stop);
+    let mut on = |event| {
         let call = match event {
             Event::Round(round) => {
                 assert!(
@@ -413,9 +420,9 @@ fn measure(
                     delays.insert(round.offset);
                 }
                 if let Some(counted) = &mut counted {
-                    counted.add(round);
+                    counted.add(&round);
                 }
-                Call::Round(round.clone())
+                Call::Round(round)
             }
             Event::Window(window) => {
                 if let Some(counted) = &mut counted {
@@ -441,16 +448,14 @@ fn measure(
         };
         cx.take(call).map_err(|failure| failure.message)
     };
-    let mut listener = Listener {
-        on: &mut on,
-        stop: stopped,
-    };
+    let mut listener = Listener { on: &mut on, stop };
     Ok(stale::run(
         cluster,
         &case_condition.plan,
         part,
         &clock,
         visitor,
+        load_failed,
         &mut listener,
     )?)
 }

@@ -15,10 +15,13 @@ use crate::{
     window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::{Args, Command};
-use replimeter_instruments::tap::{
-    self, Event, Listener, Outcome,
-    results::{TapDocument, TapResults, TapRow, TapWindow},
-    settings::{TapPlan, TapSettings},
+use replimeter_instruments::{
+    Listener,
+    tap::{
+        self, Event, Outcome,
+        results::{TapDocument, TapResults, TapRow, TapWindow},
+        settings::{TapPlan, TapSettings},
+    },
 };
 use replimeter_model::{
     compare::Quantity,
@@ -179,13 +182,13 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         let shown = cx.options.lines || cx.is_watched();
         let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
         let folder = cx.run_dir.path().to_owned();
-        let mut on = |event: Event<'_>| {
+        let mut on = |event| {
             let windows = match event {
                 Event::Note(text) => {
-                    cx.observers.emit(run::Event::Note(text));
+                    cx.observers.emit(run::Event::Note(&text));
                     return Ok(());
                 }
-                Event::Windows(windows) => windows.to_vec(),
+                Event::Windows(windows) => windows,
             };
             let end = windows
                 .iter()

@@ -5,7 +5,7 @@ mod take;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, atomic::Ordering, mpsc::Receiver},
+    sync::{Arc, mpsc::Receiver},
     thread,
     time::Duration,
 };
@@ -18,7 +18,7 @@ use replimeter_model::{
 use replimeter_stats::signed::SignedHistogram;
 
 use super::{
-    Event, Listener, MethodComparison, Slot,
+    Event, MethodComparison, Slot,
     arrivals::Arrivals,
     observer_event::{ObserverEvent, SeenRows},
     script::Script,
@@ -27,7 +27,7 @@ use super::{
     writer::WriterEvent,
 };
 use crate::{
-    MeasureError,
+    Listener, MeasureError,
     clock::Clock,
     lag::{
         sample::{LagSample, Phase, Sighting, SightingDetail, Write},
@@ -165,7 +165,7 @@ impl<'a> Collector<'a> {
         writes: &Receiver<WriterEvent>,
         sightings: &Receiver<ObserverEvent>,
         cluster: &mut Cluster,
-        listener: &mut Listener<'_>,
+        listener: &mut Listener<'_, Event>,
     ) -> PartEnd {
         loop {
             let writer_gone = self.take_writes(writes);
@@ -175,7 +175,7 @@ impl<'a> Collector<'a> {
             let handed_on = self.hand_on(listener);
             let now = self.clock.now();
             if let Err(error) = handed_on.and_then(|()| self.report(now, listener)) {
-                self.ending.failure = Some(MeasureError::Sink(error));
+                self.ending.failure = Some(error);
                 break;
             }
             if self.shared_state.finished() && writer_gone && self.pending.is_empty() {
@@ -225,7 +225,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Passes complete samples to the listener and drops rows that every slot has seen.
-    fn hand_on(&mut self, listener: &mut Listener<'_>) -> Result<(), String> {
+    fn hand_on(&mut self, listener: &mut Listener<'_, Event>) -> Result<(), MeasureError> {
         for seq in std::mem::take(&mut self.touched) {
             let Some(pending) = self.pending.get_mut(&seq) else {
                 continue;
@@ -245,7 +245,7 @@ impl<'a> Collector<'a> {
                         unplaced,
                     };
                     self.last = sample.from_ack();
-                    (listener.on)(Event::Sample(&sample))?;
+                    listener.send(Event::Sample(sample))?;
                 }
             }
             if pending.reported.iter().all(|reported| *reported) {
@@ -260,12 +260,16 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    fn report(&mut self, now: Nanos, listener: &mut Listener<'_>) -> Result<(), String> {
+    fn report(
+        &mut self,
+        now: Nanos,
+        listener: &mut Listener<'_, Event>,
+    ) -> Result<(), MeasureError> {
         if now < self.next_progress {
             return Ok(());
         }
         self.next_progress = now + PROGRESS;
-        (listener.on)(Event::Progress(&Progress {
+        listener.send(Event::Progress(Progress {
             phase: self.phase,
             done: self.done,
             total: self.total,
@@ -276,8 +280,8 @@ impl<'a> Collector<'a> {
 
     /// Returns whether the user's stop ends the run: writes stop at once, and rows in flight get a
     /// short grace period.
-    fn is_stopped(&mut self, now: Nanos, listener: &Listener<'_>) -> bool {
-        if !listener.stop.load(Ordering::Relaxed) {
+    fn is_stopped(&mut self, now: Nanos, listener: &Listener<'_, Event>) -> bool {
+        if !listener.is_stopped() {
             return false;
         }
         self.ending.interrupted = true;
@@ -289,7 +293,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Passes on rows that never became visible, and returns the result.
-    fn finish(mut self, listener: &mut Listener<'_>) -> PartEnd {
+    fn finish(mut self, listener: &mut Listener<'_, Event>) -> PartEnd {
         if self.ending.failure.is_some() || self.ending.interrupted {
             let now = self.clock.now();
             let timeout = Nanos::from(self.plan.timeout.0);
@@ -312,7 +316,7 @@ impl<'a> Collector<'a> {
                         sighting: None,
                         unplaced: false,
                     };
-                    let _ = (listener.on)(Event::Sample(&sample));
+                    let _ = listener.send(Event::Sample(sample));
                 }
             }
         }
@@ -342,8 +346,8 @@ fn compare(
     slots: &[Slot],
     write: &Write,
     sightings: &[Option<Sighting>],
-    listener: &mut Listener<'_>,
-) -> Result<(), String> {
+    listener: &mut Listener<'_, Event>,
+) -> Result<(), MeasureError> {
     for (slot, sighting) in slots.iter().zip(sightings) {
         let first = slots
             .iter()
@@ -352,7 +356,7 @@ fn compare(
         if let (Some(sighting), Some((reference, Some(theirs)))) = (sighting, first)
             && reference.method != slot.method
         {
-            (listener.on)(Event::Compared(&MethodComparison {
+            listener.send(Event::Compared(MethodComparison {
                 replica: slot.replica,
                 method: slot.method,
                 reference: reference.method,
