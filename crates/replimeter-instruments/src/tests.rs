@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use replimeter_model::{
-    plan::{PlanError, PlanFile, Planned, Section, Settings, StopCondition, command},
+    plan::{PlanError, PlanFile, Request, Section, Settings, StopCondition, command},
     sandbox::SandboxSpec,
     target::Target,
     time_span::TimeSpan,
@@ -40,7 +40,7 @@ const SECTIONS: [Section; 10] = [
 ];
 
 /// Returns the plan in a text, for this measurement.
-pub(crate) fn planned<S: Settings>(text: &str) -> Result<Planned<S>, PlanError> {
+pub(crate) fn planned<S: Settings>(text: &str) -> Result<Request<S>, PlanError> {
     PlanFile::from_toml(text, &SECTIONS)?.plan_of(text)
 }
 

@@ -7,12 +7,12 @@ use std::{
 };
 
 use replimeter_engine::{ServerError, source::Servers};
-use replimeter_model::{plan::Planned, random::Random, target::Target, time_span::TimeSpan};
+use replimeter_model::{plan::Request, random::Random, target::Target, time_span::TimeSpan};
 use replimeter_render::terminal;
 
 use super::{
     document::{AnyRun, RecordedDocument, keep, publish},
-    measurement::{Finished, Measurement, RunContext, RunOutput, RunRequest, with_advice},
+    measurement::{Finished, Measurement, RunContext, RunOutput, RunSurroundings, with_advice},
 };
 use crate::{
     cli_error::{CliError, FailureKind},
@@ -29,38 +29,38 @@ const WAITING: Duration = Duration::from_millis(100);
 
 /// Rejects invalid settings before anything is changed.
 pub(super) fn check<M: Measurement>(
-    plan: &Planned<M::Settings>,
+    request: &Request<M::Settings>,
     output: &OutputArgs,
 ) -> Result<(), CliError> {
-    if output.form.chosen == OutputForm::Raw && !M::has_raw(&plan.plan) {
+    if output.form.chosen == OutputForm::Raw && !M::has_raw(&request.plan) {
         return Err(CliError::usage(
             "--raw needs a sweep over sizes",
             "leave --raw out, or use a sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",
         ));
     }
-    M::check(plan)?;
+    M::check(request)?;
     RunDir::check(output.run_dir.as_deref())
 }
 
 /// Runs a plan.
 pub(super) fn run<'a, M: Measurement>(
-    plan: &'a Planned<M::Settings>,
-    request: RunRequest<'a>,
+    request: &'a Request<M::Settings>,
+    surroundings: RunSurroundings<'a>,
     options: M::Options,
     stop: &'a AtomicBool,
 ) -> Result<(), CliError> {
-    let (output, host) = (request.output, request.host);
+    let (output, host) = (surroundings.output, surroundings.host);
     let screen = host.screen;
-    check::<M>(plan, output)?;
+    check::<M>(request, output)?;
     let streams = M::streams(&options);
-    let mut cx = RunContext::<M>::begin(plan, request, options, stop)?;
+    let mut cx = RunContext::<M>::begin(request, surroundings, options, stop)?;
     let failure = M::run(&mut cx)
         .err()
         .map(|failure| failure.of_stopped(cx.observers.was_interrupted()));
     let (over, accumulator) = cx.end(failure)?;
     let finished = Finished::<M> {
-        plan,
-        work: &plan.plan,
+        request,
+        plan: &request.plan,
         manifest: &over.manifest,
         ended: over.ended.clone(),
     };
@@ -105,7 +105,7 @@ pub fn each_start<'a, M: Measurement>(
     over: Option<TimeSpan>,
     mut one: impl FnMut(&mut RunContext<'a, M>, &Target, u32) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let mut targets: Vec<&Target> = cx.plan.targets.iter().collect();
+    let mut targets: Vec<&Target> = cx.request.targets.iter().collect();
     if targets.len() > 1 {
         cx.check_available()?;
     }

@@ -13,7 +13,7 @@ use replimeter_model::{
     compare::Quantity,
     envelope::Envelope,
     manifest::Manifest,
-    plan::{CoreUse, Planned, Settings},
+    plan::{CoreUse, Request, Settings},
     record::{ClientRecord, Distribution, NodeRecord, RunStatus, TargetRecord},
     schema,
     target::Target,
@@ -36,7 +36,7 @@ pub use self::{
     end::RunEnd,
 };
 pub(super) use self::{
-    context::{RunRequest, plan_text},
+    context::{RunSurroundings, plan_text},
     end::LastCall,
 };
 use super::{event::Observer, screen::Screen};
@@ -108,12 +108,12 @@ pub trait Measurement: Sized + 'static {
     }
 
     /// Rejects invalid settings before anything is changed.
-    fn check(_plan: &Planned<Self::Settings>) -> Result<(), CliError> {
+    fn check(_request: &Request<Self::Settings>) -> Result<(), CliError> {
         Ok(())
     }
 
     /// Returns whether such a run has raw lines.
-    fn has_raw(_work: &Plan<Self>) -> bool {
+    fn has_raw(_plan: &Plan<Self>) -> bool {
         false
     }
 
@@ -133,19 +133,19 @@ pub trait Measurement: Sized + 'static {
     /// Adds the effects of a run, for a dry run.
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<Self::Settings>,
+        request: &Request<Self::Settings>,
     ) -> Result<(), CliError>;
 
     /// Measures, and passes calls to the context.
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError>;
 
     /// Returns the initial state.
-    fn accumulator(plan: &Planned<Self::Settings>) -> Self::Accumulator;
+    fn accumulator(request: &Request<Self::Settings>) -> Self::Accumulator;
 
     /// Adds a call to the state, and its row to the samples.
     fn take(
         accumulator: &mut Self::Accumulator,
-        work: &Plan<Self>,
+        plan: &Plan<Self>,
         call: Self::Call,
         rows: &mut Rows<Self::Columns>,
     );
@@ -195,10 +195,10 @@ pub trait Measurement: Sized + 'static {
 
 /// A run after measuring.
 pub struct Finished<'a, M: Measurement> {
-    /// The plan with every default.
-    pub plan: &'a Planned<M::Settings>,
-    /// The measurement's own plan.
-    pub work: &'a Plan<M>,
+    /// What was requested, with every default.
+    pub request: &'a Request<M::Settings>,
+    /// Its plan.
+    pub plan: &'a Plan<M>,
     /// The manifest of the run.
     pub manifest: &'a Manifest,
     /// How it ended.
@@ -231,7 +231,7 @@ impl<M: Measurement> Finished<'_, M> {
 
     /// Returns the target as recorded, from its servers and the plan.
     pub fn target(&self, shape: String, modes: Vec<String>) -> TargetRecord {
-        let options = self.plan.target.server_options.iter();
+        let options = self.request.target.server_options.iter();
         let options = options.map(|option| format!("server option {option}"));
         // All sandboxes of a run have the same.
         let sandbox = self.manifest.sandboxes.first();
@@ -239,7 +239,7 @@ impl<M: Measurement> Finished<'_, M> {
         let client = client.map(|link| format!("links of the client: {link}"));
         let flush = sandbox.and_then(|sandbox| sandbox.flush_delay.as_ref());
         let flush = flush.map(|delay| format!("flushes to the disk: {delay}"));
-        let mut targets = self.plan.targets.iter();
+        let mut targets = self.request.targets.iter();
         let fresh = targets.all(|target| matches!(target, Target::Sandbox(_)));
         let nodes = self.manifest.servers.iter().map(|server| NodeRecord {
             shape: server.shape.clone(),
@@ -252,7 +252,7 @@ impl<M: Measurement> Finished<'_, M> {
             modes,
             options: options.chain(client).chain(flush).collect(),
             sandbox: !self.manifest.sandboxes.is_empty(),
-            fresh_starts: if fresh { M::starts(self.work) } else { 0 },
+            fresh_starts: if fresh { M::starts(self.plan) } else { 0 },
             nodes: nodes.collect(),
         }
     }
@@ -278,7 +278,7 @@ impl<M: Measurement> Finished<'_, M> {
         let mut document = Envelope {
             schema: schema::run_schema::<M::Settings>(),
             command: M::Settings::NAME.to_owned(),
-            title: self.plan.title.clone(),
+            title: self.request.title.clone(),
             run_dir: ended.run_dir,
             started_at: manifest.started_at.clone(),
             measured_us: concluded.measured_us,
@@ -286,7 +286,7 @@ impl<M: Measurement> Finished<'_, M> {
             error: failure.as_ref().map(|failure| failure.message.clone()),
             headline: String::new(),
             equal_runs: None,
-            settings: self.plan.settings.clone(),
+            settings: self.request.settings.clone(),
             target: concluded.target,
             client: ClientRecord {
                 start_lateness: concluded.start_lateness,

@@ -12,7 +12,7 @@ use clap::{
 };
 use replimeter_model::{
     manifest::Manifest,
-    plan::{self, PlanError, PlanFile, Planned, Section, Settings, default_text},
+    plan::{self, PlanError, PlanFile, Request, Section, Settings, default_text},
     schema,
     target::Target,
 };
@@ -24,7 +24,7 @@ use toml::Table;
 use super::{
     document::{AnyRun, RecordedDocument},
     driver,
-    measurement::{Finished, Histograms, LastCall, Measurement, RunRequest, plan_text},
+    measurement::{Finished, Histograms, LastCall, Measurement, RunSurroundings, plan_text},
     screen::Host,
 };
 use crate::{
@@ -239,8 +239,8 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
         samples: &Path,
         stop: &AtomicBool,
     ) -> Result<Replayed, CliError> {
-        let plan = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])?.plan_of(plan)?;
-        let mut accumulator = M::accumulator(&plan);
+        let request = PlanFile::<M::Settings>::from_toml(plan, &[self.section()])?.plan_of(plan)?;
+        let mut accumulator = M::accumulator(&request);
         let mut rows = Rows::new(M::Columns::default());
         let mut file = RowFile::create::<M::Columns>(samples)?;
         let mut ended = None;
@@ -258,7 +258,12 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
                 ended = Some(read_call(&call)?);
                 continue;
             }
-            M::take(&mut accumulator, &plan.plan, read_call(&call)?, &mut rows);
+            M::take(
+                &mut accumulator,
+                &request.plan,
+                read_call(&call)?,
+                &mut rows,
+            );
             let full = rows.take_full();
             full.iter().try_for_each(|batch| file.write(batch))?;
         }
@@ -277,8 +282,8 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
             });
         };
         let finished = Finished::<M> {
-            plan: &plan,
-            work: &plan.plan,
+            request: &request,
+            plan: &request.plan,
             manifest,
             ended,
         };
@@ -308,7 +313,7 @@ fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, CliErro
 }
 
 /// A plan that is ready to run.
-struct ReadyRun<M: Measurement>(Planned<M::Settings>);
+struct ReadyRun<M: Measurement>(Request<M::Settings>);
 
 impl<M: Measurement> PlannedRun for ReadyRun<M> {
     fn name(&self) -> &'static str {
@@ -351,13 +356,13 @@ impl<M: Measurement> PlannedRun for ReadyRun<M> {
         stop: &AtomicBool,
     ) -> Result<(), CliError> {
         let mut servers = (host.servers)(given, self.0.target.defaults_file.clone());
-        let request = RunRequest {
+        let surroundings = RunSurroundings {
             servers: servers.as_mut(),
             host,
             output: &given.output,
             warnings: given.warnings.clone(),
         };
-        driver::run::<M>(&self.0, request, M::options(given), stop)
+        driver::run::<M>(&self.0, surroundings, M::options(given), stop)
     }
 }
 

@@ -26,7 +26,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     compare::Quantity,
     load::LoadRecord,
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     replication::Mode,
     target::Target,
     time::Nanos,
@@ -125,21 +125,21 @@ Terms of the report:
         plan.cores
     }
 
-    fn check(plan: &Planned<BacklogSettings>) -> Result<(), CliError> {
-        check_loads(&plan.targets, &plan.plan.load)
+    fn check(request: &Request<BacklogSettings>) -> Result<(), CliError> {
+        check_loads(&request.targets, &request.plan.load)
     }
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<BacklogSettings>,
+        request: &Request<BacklogSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
+        let plan = &request.plan;
         effects.written_targets();
         effects.servers(format!(
             "stops each replica's applier for {} and restarts it with its former settings",
-            work.build_up
+            plan.build_up
         ));
-        let loads = load_connections(work.load.iter().map(|load| &load.spec));
+        let loads = load_connections(plan.load.iter().map(|load| &load.spec));
         effects.cost(
             "primary",
             3 + loads,
@@ -150,18 +150,18 @@ Terms of the report:
             4 + loads,
             "its position is read during the catch-up; its applier is stopped, then applies at full speed",
         );
-        if !work.workers.is_empty() {
+        if !plan.workers.is_empty() {
             effects.servers("sets the number of applier workers for each part, then restores it");
         }
-        effects.rated_loads(&work.load)
+        effects.rated_loads(&plan.load)
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let workloads = workloads(&cx.work.load)?;
+        let workloads = workloads(&cx.plan.load)?;
         each_target(cx, |cx, target| measure_start(cx, target, &workloads))
     }
 
-    fn accumulator(_: &Planned<BacklogSettings>) -> Accumulator {
+    fn accumulator(_: &Request<BacklogSettings>) -> Accumulator {
         Accumulator::default()
     }
 
@@ -255,11 +255,11 @@ fn measure_start(
     target: &Target,
     workloads: &[Workload],
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     let (servers, mut cluster) = cx.open_checked(target)?;
-    backlog::check(&mut cluster, work)?;
+    backlog::check(&mut cluster, plan)?;
     // Dropping the table releases the lock that excludes other runs.
-    let (table, found) = ProbeTable::create(&mut cluster, work.timeout.0)?;
+    let (table, found) = ProbeTable::create(&mut cluster, plan.timeout.0)?;
     cx.warn(found);
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
@@ -306,9 +306,9 @@ fn measure(
     workloads: &[Workload],
     temporary: bool,
 ) -> Result<(Outcome, Vec<LoadRecord>), CliError> {
-    let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
+    let (plan, clock, stop) = (cx.plan, cx.clock, cx.stop);
     let observers = &cx.observers;
-    let mut load = cx.background_load(&work.load, workloads, cluster, work.timeout.0)?;
+    let mut load = cx.background_load(&plan.load, workloads, cluster, plan.timeout.0)?;
     let fault = cx.fault();
     let panics = fault == Some("panic-while-measuring");
     let timeouts = match fault {
@@ -327,7 +327,7 @@ fn measure(
         observers.emit(Event::Note(&note));
     }
     let mut progress = |progress: backlog::Progress| {
-        observers.progress(shown(&progress, work));
+        observers.progress(shown(&progress, plan));
         assert!(
             !(panics && progress.phase == BacklogPhase::Growing),
             "a fault was requested"
@@ -343,7 +343,7 @@ fn measure(
         on: &mut progress,
         stop,
     };
-    let mut outcome = backlog::run(cluster, work, &mut load, &clock, restoring, &mut listener);
+    let mut outcome = backlog::run(cluster, plan, &mut load, &clock, restoring, &mut listener);
     cx.stage(Stage::CleanUp, "stopping the load");
     let (records, warnings) = load.finish();
     cx.warn(outcome.warnings.drain(..).chain(warnings));
@@ -351,12 +351,12 @@ fn measure(
 }
 
 /// Converts the measurement's progress for display.
-fn shown(progress: &backlog::Progress, work: &BacklogPlan) -> Progress {
+fn shown(progress: &backlog::Progress, plan: &BacklogPlan) -> Progress {
     let workers = progress
         .workers
         .map_or_else(String::new, |workers| format!(", {workers} workers"));
     let growing = progress.phase == BacklogPhase::Growing;
-    let whole = growing.then_some(work.build_up.0.as_secs_f64());
+    let whole = growing.then_some(plan.build_up.0.as_secs_f64());
     Progress::new(Stage::Measure, progress.phase.description())
         .part(format!("{}{workers}", progress.replica))
         .done(progress.since.as_secs_f64(), whole, "s")

@@ -94,11 +94,11 @@ impl Accumulator {
 }
 
 pub(super) fn conditions(
-    work: &CalibratePlan,
+    plan: &CalibratePlan,
     replicas: usize,
     methods: &[Method],
 ) -> Vec<Condition> {
-    let Conditions::LinkDelays(delays) = &work.conditions else {
+    let Conditions::LinkDelays(delays) = &plan.conditions else {
         return Vec::new();
     };
     let conditions = delays.iter().flat_map(|delay| {
@@ -108,7 +108,7 @@ pub(super) fn conditions(
                 method: *method,
                 delay: *delay,
                 all: Series::default(),
-                repetitions: vec![SignedHistogram::default(); work.repetitions as usize],
+                repetitions: vec![SignedHistogram::default(); plan.repetitions as usize],
                 rounds: 0,
                 missing: 0,
                 unplaced: 0,
@@ -126,9 +126,9 @@ pub(super) fn measure_repetitions(
     possible: &AvailableMethods,
     link_delays: &[TimeSpan],
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     let mut held = RowBudget::default();
-    for repetition in 0..work.repetitions as usize {
+    for repetition in 0..plan.repetitions as usize {
         let mut delays = link_delays.to_vec();
         if repetition % 2 == 1 {
             delays.reverse();
@@ -141,13 +141,13 @@ pub(super) fn measure_repetitions(
             })?;
             // The floor does not depend on the link.
             let floor_rounds = if repetition == 0 && index == 0 {
-                work.lag.floor_rounds
+                plan.lag.floor_rounds
             } else {
                 0
             };
             let plan = LagPlan {
                 floor_rounds,
-                ..work.lag.clone()
+                ..plan.lag.clone()
             };
             let call = |sample: &LagSample| Ok(Call::Sample(*sample));
             let outcome = observe(cx, cluster, &plan, possible, &mut held, call)?;

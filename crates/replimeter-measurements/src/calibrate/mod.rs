@@ -30,7 +30,7 @@ use replimeter_instruments::{
     table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     replication::Mode,
     sandbox::LinkSpec,
     target::Target,
@@ -147,16 +147,16 @@ Terms of the report:
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<CalibrateSettings>,
+        request: &Request<CalibrateSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
+        let plan = &request.plan;
         effects.written_targets();
         let all = |parts: usize| {
-            let rows = work.rounds() * parts as u64 * u64::from(work.repetitions);
+            let rows = plan.rounds() * parts as u64 * u64::from(plan.repetitions);
             format!("1 writer, {rows} rows in total")
         };
-        let methods = work.lag.method.wanted().len();
-        match &work.conditions {
+        let methods = plan.lag.method.wanted().len();
+        match &plan.conditions {
             Conditions::LinkDelays(delays) => {
                 effects.servers("routes replication through a link whose delay it changes");
                 effects.table("the writer's rows");
@@ -180,12 +180,12 @@ Terms of the report:
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let work = cx.work;
-        let link_delays = match &work.conditions {
+        let plan = cx.plan;
+        let link_delays = match &plan.conditions {
             Conditions::LinkDelays(delays) => delays,
             Conditions::Reference(plan) => return reference::run(cx, plan),
         };
-        let [Target::Sandbox(spec)] = cx.plan.targets.as_slice() else {
+        let [Target::Sandbox(spec)] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
         // The link is in place from the start, so every lag is measured through it.
@@ -205,9 +205,9 @@ Terms of the report:
             record.link = Some(format!("{} one way, one after another", delays.join(", ")));
         }
         cx.write_manifest()?;
-        let possible = lag::available_methods(&mut cluster, &work.lag.method)?;
+        let possible = lag::available_methods(&mut cluster, &plan.lag.method)?;
         cx.warn(possible.warnings.iter().cloned());
-        let (table, found) = ProbeTable::create(&mut cluster, work.lag.timeout.0)?;
+        let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
         cx.warn(found);
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
@@ -226,7 +226,7 @@ Terms of the report:
         result
     }
 
-    fn accumulator(plan: &Planned<CalibrateSettings>) -> Accumulator {
+    fn accumulator(request: &Request<CalibrateSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
             mode: Mode::None,
@@ -236,7 +236,7 @@ Terms of the report:
             floors: Vec::new(),
             delay: TimeSpan::from_secs(0),
             repetition: 0,
-            every: match plan.plan.lag.pace {
+            every: match request.plan.lag.pace {
                 Pace::Interval(interval) => Nanos::from(interval.0),
                 // The plan always has a write interval.
                 Pace::Visible | Pace::Ack => Nanos(0),
@@ -248,7 +248,7 @@ Terms of the report:
 
     fn take(
         accumulator: &mut Accumulator,
-        work: &CalibratePlan,
+        plan: &CalibratePlan,
         call: Call,
         rows: &mut Rows<Samples>,
     ) {
@@ -259,7 +259,7 @@ Terms of the report:
                 replicas,
                 methods,
             } => {
-                accumulator.conditions = conditions(work, replicas.len(), &methods);
+                accumulator.conditions = conditions(plan, replicas.len(), &methods);
                 (accumulator.label, accumulator.mode, accumulator.names) = (label, mode, replicas);
             }
             Call::Repetition { delay, repetition } => {
@@ -339,7 +339,7 @@ Terms of the report:
             .map(|condition| (condition.tag(names), condition.all.histogram().clone()));
         let series = series.chain(parts.iter().map(reference::Part::histogram));
         let floor = |(method, summary): &_| floor(label, *method, summary);
-        let target = match run.work.conditions {
+        let target = match run.plan.conditions {
             Conditions::Reference(_) => run.target("reference".to_owned(), Vec::new()),
             _ => run.target(label.clone(), vec![mode.to_string()]),
         };

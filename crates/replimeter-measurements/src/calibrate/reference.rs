@@ -218,27 +218,27 @@ impl Part {
 /// Measures under each combination of conditions.
 pub(super) fn run(
     cx: &mut RunContext<'_, Calibrate>,
-    plan: &ReferencePlan,
+    reference: &ReferencePlan,
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     cx.write_manifest()?;
-    for repetition in 0..work.repetitions {
-        for observers in &plan.observers {
+    for repetition in 0..plan.repetitions {
+        for observers in &reference.observers {
             let servers = Reference::start(cx.clock, *observers)
                 .map_err(|error| failed("the reference", &error))?;
             let mut cluster = preflight::check(&to_measure(&servers))?;
             cx.warn(std::mem::take(&mut cluster.warnings));
             let mut parts = Parts {
-                work,
+                plan,
                 servers,
                 cluster,
                 held: RowBudget::default(),
                 seed: u64::from(repetition),
             };
             // Neighbors change last, so that what they compare is close in time.
-            for delays in &plan.delays {
-                for method in work.lag.method.wanted() {
-                    for neighbors in &plan.neighbors {
+            for delays in &reference.delays {
+                for method in plan.lag.method.wanted() {
+                    for neighbors in &reference.neighbors {
                         parts.measure(
                             cx,
                             Condition {
@@ -265,7 +265,7 @@ fn failed(what: &str, error: &std::io::Error) -> CliError {
 
 /// The servers of one number of observers.
 struct Parts<'a> {
-    work: &'a CalibratePlan,
+    plan: &'a CalibratePlan,
     servers: Reference,
     cluster: Cluster,
     held: RowBudget,
@@ -280,7 +280,7 @@ impl Parts<'_> {
         condition: Condition,
     ) -> Result<(), CliError> {
         let Self {
-            work,
+            plan,
             servers,
             cluster,
             held,
@@ -295,7 +295,7 @@ impl Parts<'_> {
         })?;
         let plan = LagPlan {
             method: Methods::Named(vec![condition.method]),
-            ..work.lag.clone()
+            ..plan.lag.clone()
         };
         let neighbors = BusyNeighbors::start(condition.neighbors)
             .map_err(|error| failed("the neighbors", &error))?;

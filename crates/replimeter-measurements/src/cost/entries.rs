@@ -5,7 +5,7 @@ use replimeter_instruments::cost::{
     results::label,
     settings::{CostMode, CostPlan, CostServers, CostSettings, LoggedMode},
 };
-use replimeter_model::{engine::Engine, plan::Planned, sandbox::WaitPoint, time_span::TimeSpan};
+use replimeter_model::{engine::Engine, plan::Request, sandbox::WaitPoint, time_span::TimeSpan};
 use replimeter_run::cli_error::CliError;
 
 use super::condition::ConditionKey;
@@ -63,14 +63,14 @@ impl CostEntry {
     }
 
     /// Returns the numbers of threads and link delays to measure on one start.
-    pub(super) fn conditions(&self, work: &CostPlan) -> Vec<(u32, Option<TimeSpan>)> {
+    pub(super) fn conditions(&self, plan: &CostPlan) -> Vec<(u32, Option<TimeSpan>)> {
         let delays: Vec<Option<TimeSpan>> = match self.shape.spec.link {
-            Some(_) if !work.link_delays.is_empty() => {
-                work.link_delays.iter().copied().map(Some).collect()
+            Some(_) if !plan.link_delays.is_empty() => {
+                plan.link_delays.iter().copied().map(Some).collect()
             }
             _ => vec![None],
         };
-        work.threads
+        plan.threads
             .iter()
             .flat_map(|threads| delays.iter().map(|delay| (*threads, *delay)))
             .collect()
@@ -79,16 +79,16 @@ impl CostEntry {
 
 /// Returns the modes with the servers found for them, and the modes without servers.
 pub(super) fn entries(
-    plan: &Planned<CostSettings>,
-    work: &CostPlan,
+    request: &Request<CostSettings>,
+    plan: &CostPlan,
     source: &dyn ServerSource,
 ) -> Result<(Vec<CostEntry>, Vec<String>), CliError> {
     let mut entries: Vec<CostEntry> = Vec::new();
     let mut left_out = Vec::new();
-    for shape in &work.shapes {
+    for shape in &plan.shapes {
         match source.available(&shape.spec) {
             Ok(install) => entries.push(pinned(shape.clone(), install)),
-            Err(error) if error.kind == SourceErrorKind::Unavailable && work.skip_unavailable => {
+            Err(error) if error.kind == SourceErrorKind::Unavailable && plan.skip_unavailable => {
                 let words = format!("{}: {error}", shape.mode);
                 if !left_out.contains(&words) {
                     left_out.push(words);
@@ -97,7 +97,7 @@ pub(super) fn entries(
             Err(error) => return Err(error.into()),
         }
     }
-    if work.self_test.is_some() {
+    if plan.self_test.is_some() {
         entries.truncate(1);
     } else {
         let mut missing: Vec<Install> = Vec::new();
@@ -116,7 +116,7 @@ pub(super) fn entries(
                 kind: LoggedMode::NONE,
                 count: None,
             };
-            entries.push(pinned(work.shape_of(mode, &plan.target, None)?, install));
+            entries.push(pinned(plan.shape_of(mode, &request.target, None)?, install));
         }
     }
     if entries.is_empty() {

@@ -58,17 +58,17 @@ pub(super) fn invalid(all: &[Condition], self_test: Option<&SelfTest>) -> Option
 }
 
 /// Returns the warnings about the figures.
-pub(super) fn judge(work: &CostPlan, all: &[Condition], results: &[CostRow]) -> Vec<Warning> {
+pub(super) fn judge(plan: &CostPlan, all: &[Condition], results: &[CostRow]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let fewest = results.iter().map(|row| row.starts).min().unwrap_or(0);
-    let fewest = if work.self_test.is_some() {
-        u64::from(work.starts)
+    let fewest = if plan.self_test.is_some() {
+        u64::from(plan.starts)
     } else {
         fewest
     };
     if fewest < 4 {
         let words = match fewest {
-            few if work.self_test.is_some() => format!(
+            few if plan.self_test.is_some() => format!(
                 "each comparison has only {few} starts per side: with fewer than 4, the intervals are too wide to show most differences"
             ),
             0 | 1 => {
@@ -146,7 +146,7 @@ pub(super) fn judge(work: &CostPlan, all: &[Condition], results: &[CostRow]) -> 
 /// Returns the verdict of a self-test.
 pub(super) fn verdict(
     mode: &MeasuredMode,
-    work: &CostPlan,
+    plan: &CostPlan,
     comparisons: Vec<SelfComparison>,
 ) -> SelfTest {
     let differences = comparisons
@@ -162,8 +162,8 @@ pub(super) fn verdict(
     SelfTest {
         engine: mode.engine.name().to_owned(),
         mode: mode.mode.clone(),
-        threads: work.threads[0],
-        starts: work.starts,
+        threads: plan.threads[0],
+        starts: plan.starts,
         differences,
         expected: EXPECTED,
         share_ci95: excess.share,

@@ -28,7 +28,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     load::DataSize,
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -109,22 +109,22 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         plan.cores
     }
 
-    fn check(plan: &Planned<CostSettings>) -> Result<(), CliError> {
-        load_of(&plan.plan).map(drop)
+    fn check(request: &Request<CostSettings>) -> Result<(), CliError> {
+        load_of(&request.plan).map(drop)
     }
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<CostSettings>,
+        request: &Request<CostSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
+        let plan = &request.plan;
         let mut known: Vec<String> = Vec::new();
         // A self-test uses the first mode only, with one number of threads and one link delay.
-        let (tested, times) = match work.self_test {
-            Some(comparisons) => (1, 2 * comparisons * work.starts),
-            None => (work.shapes.len(), work.starts),
+        let (tested, times) = match plan.self_test {
+            Some(comparisons) => (1, 2 * comparisons * plan.starts),
+            None => (plan.shapes.len(), plan.starts),
         };
-        for shape in &work.shapes[..tested] {
+        for shape in &plan.shapes[..tested] {
             let point = shape
                 .wait_point
                 .map_or_else(String::new, |point| format!(", {}", point.name()));
@@ -139,48 +139,48 @@ Starts its own servers for each mode, and removes them; it never touches yours."
                 known.push(line);
             }
         }
-        if work.self_test.is_none()
-            && !work
+        if plan.self_test.is_none()
+            && !plan
                 .shapes
                 .iter()
                 .any(|shape| shape.mode.kind == LoggedMode::NONE)
         {
             effects.servers(format!("the baseline `none` of each binary, {times} times"));
         }
-        if work.skip_unavailable {
+        if plan.skip_unavailable {
             effects.servers("modes that the installed servers do not support are left out");
         }
         effects.own_schema();
-        let workload = workload(&work.workload)?;
-        let of = if work.self_test.is_some() {
+        let workload = workload(&plan.workload)?;
+        let of = if plan.self_test.is_some() {
             1
         } else {
-            work.threads.len()
+            plan.threads.len()
         };
-        let threads: Vec<String> = work.threads[..of].iter().map(ToString::to_string).collect();
+        let threads: Vec<String> = plan.threads[..of].iter().map(ToString::to_string).collect();
         effects.load(format!(
             "{} with {} connections, back to back",
             workload.name,
             threads.join(", then ")
         ));
-        let distances = if work.self_test.is_some() {
+        let distances = if plan.self_test.is_some() {
             1
         } else {
-            work.link_delays.len().max(1)
+            plan.link_delays.len().max(1)
         };
         let conditions = (of * distances) as u32;
-        let times = work
+        let times = plan
             .self_test
-            .map_or(work.shapes.len() as u32, |comparisons| 2 * comparisons);
-        let once = work.duration.0 + work.warm_up.0 * work.starts;
+            .map_or(plan.shapes.len() as u32, |comparisons| 2 * comparisons);
+        let once = plan.duration.0 + plan.warm_up.0 * plan.starts;
         effects.time_without_starts(once * conditions * times);
         Ok(())
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let work = cx.work;
-        let (workload, size) = load_of(work)?;
-        let (entries, left_out) = entries(cx.plan, work, cx.source())?;
+        let plan = cx.plan;
+        let (workload, size) = load_of(plan)?;
+        let (entries, left_out) = entries(cx.request, plan, cx.source())?;
         let before = machine::CoreTime::read();
         cx.warn(left_out.iter().map(|words| {
             Warning::new(
@@ -198,8 +198,8 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             modes: entries.iter().map(mode).collect(),
             left_out,
         })?;
-        let mut starts = Starts::new(work, &workload, size);
-        let result = match work.self_test {
+        let mut starts = Starts::new(plan, &workload, size);
+        let result = match plan.self_test {
             None => starts.rounds(cx, &entries),
             Some(comparisons) => starts.self_test(cx, &entries[0], comparisons),
         };
@@ -226,7 +226,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         result
     }
 
-    fn accumulator(_: &Planned<CostSettings>) -> Accumulator {
+    fn accumulator(_: &Request<CostSettings>) -> Accumulator {
         Accumulator::default()
     }
 
@@ -239,7 +239,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
     }
 
     fn conclude(run: &mut Finished<'_, Self>, accumulator: Accumulator) -> Concluded<CostResults> {
-        let work = run.work;
+        let plan = run.plan;
         let Accumulator {
             modes,
             left_out,
@@ -251,15 +251,15 @@ Starts its own servers for each mode, and removes them; it never touches yours."
             idle,
             ..
         } = accumulator;
-        let self_test = work
+        let self_test = plan
             .self_test
             .and(modes.first())
-            .map(|mode| verdict(mode, work, compared));
+            .map(|mode| verdict(mode, plan, compared));
         let failure = &mut run.ended.failure;
         *failure = failure.take().or_else(|| invalid(&all, self_test.as_ref()));
-        let rows = rows(&all, &limits, work.durability.name());
+        let rows = rows(&all, &limits, plan.durability.name());
         let warnings = &mut run.ended.warnings;
-        warnings.extend(judge(work, &all, &rows));
+        warnings.extend(judge(plan, &all, &rows));
         if let (false, Some(share)) = (run.ended.keep_awake, idle.filter(|share| *share > 0.2)) {
             warnings.push(Warning::new(
                 WarningCode::KeepAwakeOff,
@@ -314,9 +314,9 @@ Starts its own servers for each mode, and removes them; it never touches yours."
 }
 
 /// Returns the workload and its data size.
-fn load_of(work: &CostPlan) -> Result<(Workload, DataSize), CliError> {
-    let workload = workload(&work.workload)?;
-    refuse_size(work.data_size, std::slice::from_ref(&workload))?;
-    let size = work.data_size.unwrap_or_else(|| workload.default_size());
+fn load_of(plan: &CostPlan) -> Result<(Workload, DataSize), CliError> {
+    let workload = workload(&plan.workload)?;
+    refuse_size(plan.data_size, std::slice::from_ref(&workload))?;
+    let size = plan.data_size.unwrap_or_else(|| workload.default_size());
     Ok((workload, size))
 }

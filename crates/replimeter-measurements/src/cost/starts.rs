@@ -27,7 +27,7 @@ const STARTING_S: f64 = 3.0;
 
 /// State shared by all starts.
 pub(super) struct Starts<'a> {
-    work: &'a CostPlan,
+    plan: &'a CostPlan,
     workload: &'a Workload,
     size: DataSize,
     random: Random,
@@ -38,12 +38,12 @@ pub(super) struct Starts<'a> {
 }
 
 impl<'a> Starts<'a> {
-    pub(super) fn new(work: &'a CostPlan, workload: &'a Workload, size: DataSize) -> Self {
+    pub(super) fn new(plan: &'a CostPlan, workload: &'a Workload, size: DataSize) -> Self {
         Self {
-            work,
+            plan,
             workload,
             size,
-            random: Random::new(work.seed),
+            random: Random::new(plan.seed),
             round: 0,
             done_s: 0.0,
             all_s: 0.0,
@@ -64,21 +64,21 @@ impl Starts<'_> {
             first.push(keys.len());
             keys.extend(
                 entry
-                    .conditions(self.work)
+                    .conditions(self.plan)
                     .into_iter()
                     .map(|(threads, delay)| entry.key(threads, delay)),
             );
         }
         cx.take(Call::Rows(keys))?;
-        let each = |entry: &CostEntry| self.planned(entry.conditions(self.work).len());
-        self.all_s = entries.iter().map(each).sum::<f64>() * f64::from(self.work.starts);
-        for round in 1..=self.work.starts {
+        let each = |entry: &CostEntry| self.planned(entry.conditions(self.plan).len());
+        self.all_s = entries.iter().map(each).sum::<f64>() * f64::from(self.plan.starts);
+        for round in 1..=self.plan.starts {
             self.round = round;
             let mut order: Vec<usize> = (0..entries.len()).collect();
             self.random.shuffle(&mut order);
             for index in order {
                 let entry = &entries[index];
-                let conditions = entry.conditions(self.work);
+                let conditions = entry.conditions(self.plan);
                 self.start(cx, entry, &conditions, first[index], None)?;
             }
         }
@@ -93,17 +93,17 @@ impl Starts<'_> {
         comparisons: u32,
     ) -> Result<(), CliError> {
         let (threads, delay) = entry
-            .conditions(self.work)
+            .conditions(self.plan)
             .first()
             .copied()
             .ok_or_else(|| unexpected("an entry has nothing to measure"))?;
         let condition = [(threads, delay)];
         // The row covers all starts together.
         cx.take(Call::Rows(vec![entry.key(threads, delay)]))?;
-        self.all_s = self.planned(1) * f64::from(self.work.starts) * 2.0 * f64::from(comparisons);
+        self.all_s = self.planned(1) * f64::from(self.plan.starts) * 2.0 * f64::from(comparisons);
         for _ in 0..comparisons {
             cx.take(Call::Comparison)?;
-            for _ in 0..self.work.starts {
+            for _ in 0..self.plan.starts {
                 self.round += 1;
                 let mut order = [0, 1];
                 self.random.shuffle(&mut order);
@@ -118,10 +118,10 @@ impl Starts<'_> {
 
     /// Returns the planned seconds of a start with this number of conditions.
     fn planned(&self, conditions: usize) -> f64 {
-        let (blocks, length) = self.work.blocks();
+        let (blocks, length) = self.plan.blocks();
         STARTING_S
             + conditions as f64
-                * (self.work.warm_up.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
+                * (self.plan.warm_up.0.as_secs_f64() + f64::from(blocks) * length.0.as_secs_f64())
     }
 
     /// Returns the estimated time left.
@@ -215,10 +215,10 @@ impl Starts<'_> {
                 row: start.first + index,
                 side: start.side,
             })?;
-            let (blocks, length) = self.work.blocks();
+            let (blocks, length) = self.plan.blocks();
             let condition = ConditionLoad {
                 threads,
-                ramp: self.work.warm_up.0,
+                ramp: self.plan.warm_up.0,
                 blocks,
                 length: length.0,
             };

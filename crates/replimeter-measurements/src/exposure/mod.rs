@@ -24,7 +24,7 @@ use replimeter_instruments::{
     },
 };
 use replimeter_model::{
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     replication::Mode,
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
@@ -100,35 +100,35 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<ExposureSettings>,
+        request: &Request<ExposureSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
+        let plan = &request.plan;
         effects.targets();
         effects.servers(format!(
             "follows the primary's binary log as a replica does, and polls every replica each {}",
-            work.poll_interval
+            plan.poll_interval
         ));
         effects.cost("primary", 3, "sends its binary log once");
-        let per_s = 1.0 / work.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE);
+        let per_s = 1.0 / plan.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE);
         effects.cost("each replica", 2, format!("{per_s:.0} status queries/s"));
-        if work.writers == 0 {
+        if plan.writers == 0 {
             effects.writes("nothing");
         } else {
             effects.own_schema();
             effects.load(format!(
                 "{} writers, {}, rows of {} bytes",
-                work.writers,
-                pace(work.rate),
-                work.row_size
+                plan.writers,
+                pace(plan.rate),
+                plan.row_size
             ));
         }
-        effects.until(Some(work.duration));
+        effects.until(Some(plan.duration));
         Ok(())
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let work = cx.work;
-        let [target] = cx.plan.targets.as_slice() else {
+        let plan = cx.plan;
+        let [target] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
         let (servers, mut cluster) = cx.open_checked_by(target, exposure::check)?;
@@ -143,7 +143,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
                 .take(Call::Sample(sample))
                 .map_err(|failure| failure.message),
             Event::Window(window) => {
-                let seconds = work.duration.0.as_secs_f64();
+                let seconds = plan.duration.0.as_secs_f64();
                 let exposed = "transactions exposed (max)";
                 cx.observers.progress(
                     Progress::new(Stage::Measure, "polling the replicas")
@@ -162,7 +162,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
             }
         };
         let mut listener = Listener { on: &mut on, stop };
-        let result = exposure::run(&mut cluster, work, &clock, real_time, &mut listener);
+        let result = exposure::run(&mut cluster, plan, &clock, real_time, &mut listener);
         drop(cluster);
         let ended = outcome_of(result, servers.as_ref(), |outcome| {
             (outcome.failure.take(), &mut outcome.warnings)
@@ -178,7 +178,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         }
     }
 
-    fn accumulator(_: &Planned<ExposureSettings>) -> Accumulator {
+    fn accumulator(_: &Request<ExposureSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
             mode: Mode::None,

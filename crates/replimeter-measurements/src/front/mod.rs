@@ -18,7 +18,7 @@ use replimeter_instruments::{
     load,
 };
 use replimeter_model::{
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     replication::Mode,
     warning::{Warning, WarningCode},
 };
@@ -112,33 +112,33 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<FrontSettings>,
+        request: &Request<FrontSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
+        let plan = &request.plan;
         effects.written_targets();
         effects.tables(WORKLOAD, false)?;
         effects.servers(format!(
             "serves HTTP at {}{}; each POST to /insert adds a row, {} at most",
-            work.listen,
-            if work.fronts > 1 {
-                format!(" by {} fronts behind HAProxy", work.fronts)
+            plan.listen,
+            if plan.fronts > 1 {
+                format!(" by {} fronts behind HAProxy", plan.fronts)
             } else {
                 String::new()
             },
-            work.max_rows
+            plan.max_rows
         ));
         // One holds the lock, one asks for the state, and one ends what was given up.
-        let connections = u64::from(work.connections) * u64::from(work.fronts) + 3;
+        let connections = u64::from(plan.connections) * u64::from(plan.fronts) + 3;
         for role in ["primary", "each replica"] {
             let done = "the statements of the requests; a question for its state, twice a second";
             effects.cost(role, connections, done);
         }
-        effects.until(work.duration);
+        effects.until(plan.duration);
         Ok(())
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let [target] = cx.plan.targets.as_slice() else {
+        let [target] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
         // Before anything is changed.
@@ -166,7 +166,7 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         result
     }
 
-    fn accumulator(_: &Planned<FrontSettings>) -> Accumulator {
+    fn accumulator(_: &Request<FrontSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
             mode: Mode::None,

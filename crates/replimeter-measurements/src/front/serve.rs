@@ -43,10 +43,10 @@ const LOCK_INTERVAL: Nanos = Nanos(10_000_000_000);
 
 /// Takes the address, and checks that the load balancer is there if one is needed.
 pub(super) fn listen(cx: &RunContext<'_, Front>) -> Result<TcpListener, CliError> {
-    site::check(cx.source(), cx.work.fronts)?;
-    TcpListener::bind(cx.work.listen).map_err(|error| {
+    site::check(cx.source(), cx.plan.fronts)?;
+    TcpListener::bind(cx.plan.listen).map_err(|error| {
         CliError::usage(
-            format!("cannot listen at {}: {error}", cx.work.listen),
+            format!("cannot listen at {}: {error}", cx.plan.listen),
             "give another address with --listen; port 0 is any free port",
         )
     })
@@ -59,13 +59,13 @@ pub(super) fn serve(
     cluster: &mut Cluster,
     data: &mut Data,
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     let observers = &cx.observers;
     let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
     let mut set = load::fill(
         cluster,
         &workload(WORKLOAD)?,
-        work.data_size,
+        plan.data_size,
         FILL_TIMEOUT,
         &mut progress,
         cx.stop,
@@ -86,20 +86,20 @@ pub(super) fn serve(
     let gathered = Gathered::of(names.collect());
     let servers = site::servers(cluster);
     let spec = FrontSpec {
-        names: work.allow_host.clone(),
-        reads: work.reads,
-        remedy: work.remedy,
-        primary_for: work.primary_for.0,
-        connections: work.connections,
-        cost: work.front_cost.0,
-        max_rows: work.max_rows,
+        names: plan.allow_host.clone(),
+        reads: plan.reads,
+        remedy: plan.remedy,
+        primary_for: plan.primary_for.0,
+        connections: plan.connections,
+        cost: plan.front_cost.0,
+        max_rows: plan.max_rows,
         rows,
         run: cx.clock.origin_unix_us() as u64,
-        shows_servers: work.listen.ip().is_loopback(),
+        shows_servers: plan.listen.ip().is_loopback(),
         own_visitors: 0,
     };
     cx.stage(Stage::Prepare, "starting the fronts");
-    let mut site = Site::start(cx, listener, servers, &spec, work.fronts)?;
+    let mut site = Site::start(cx, listener, servers, &spec, plan.fronts)?;
     let watched = watch(cx, &mut site, gathered, cluster);
     let left = site.end();
     let taken = cx.take(Call::Warnings(left.into_iter().collect()));
@@ -113,10 +113,10 @@ fn watch(
     mut gathered: Gathered,
     cluster: &mut Cluster,
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     let label = cx.accumulator.label.clone();
     let address = site.address.to_string();
-    let until = work
+    let until = plan
         .duration
         .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
     let limit = match site.fronts.visitors() {
@@ -129,14 +129,14 @@ fn watch(
         "serving at http://{address}/ {until}{limit}"
     )));
     let (began, before) = (cx.clock.now(), site.processor_time());
-    let end = work
+    let end = plan
         .duration
         .map(|duration| began + Nanos::from(duration.0));
     let mut start = began;
     let mut outages = Outages::default();
     let mut lock_due = began + LOCK_INTERVAL;
     loop {
-        let due = start + Nanos::from(work.report_interval.0);
+        let due = start + Nanos::from(plan.report_interval.0);
         let due = end.map_or(due, |end| if end < due { end } else { due });
         let mut failure = None;
         while cx.clock.now() < due && !cx.stop.load(Ordering::Relaxed) && failure.is_none() {
@@ -160,7 +160,7 @@ fn watch(
         };
         cx.observers.progress(
             Progress::new(Stage::Measure, format!("serving at http://{address}/"))
-                .done(seconds, work.duration.map(|time| time.0.as_secs_f64()), "s")
+                .done(seconds, plan.duration.map(|time| time.0.as_secs_f64()), "s")
                 .with(ProgressDetail::Count(window.requests, "requests".into())),
         );
         let so_far = gathered.results(&label, &address, seconds, &used);
@@ -192,7 +192,7 @@ fn watch(
         )]))?;
     }
     // Without a requested end, an interruption by the user is the normal end.
-    if work.duration.is_some() && cx.stop.load(Ordering::Relaxed) {
+    if plan.duration.is_some() && cx.stop.load(Ordering::Relaxed) {
         return Err(CliError::partial());
     }
     Ok(())

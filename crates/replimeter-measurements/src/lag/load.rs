@@ -16,7 +16,7 @@ pub(super) fn under_load(
     records: &mut Vec<LoadRecord>,
     measure: impl FnOnce(&mut RunContext<'_, Lag>, &mut Cluster) -> Result<Outcome, CliError>,
 ) -> Result<Outcome, CliError> {
-    let (plan, stop) = (cx.work, cx.stop);
+    let (plan, stop) = (cx.plan, cx.stop);
     if plan.load.is_empty() {
         return measure(cx, cluster);
     }

@@ -31,7 +31,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     compare::Quantity,
-    plan::{CoreUse, Planned, StopCondition, WarmUp},
+    plan::{CoreUse, Request, StopCondition, WarmUp},
     target::{NULL_REPLICA, Target},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
@@ -109,49 +109,52 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         plan.cores
     }
 
-    fn has_raw(work: &LagPlan) -> bool {
-        matches!(work.writes, WritePattern::Sweep { .. })
+    fn has_raw(plan: &LagPlan) -> bool {
+        matches!(plan.writes, WritePattern::Sweep { .. })
     }
 
-    fn check(plan: &Planned<LagSettings>) -> Result<(), CliError> {
-        check(&plan.targets, &plan.plan)
+    fn check(request: &Request<LagSettings>) -> Result<(), CliError> {
+        check(&request.targets, &request.plan)
     }
 
-    fn effects(effects: &mut PlanEffects<'_>, plan: &Planned<LagSettings>) -> Result<(), CliError> {
-        let work = &plan.plan;
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        request: &Request<LagSettings>,
+    ) -> Result<(), CliError> {
+        let plan = &request.plan;
         effects.written_targets();
         effects.table("one row per round");
-        if work.join == StampJoin::Federated {
+        if plan.join == StampJoin::Federated {
             effects.writes(
                 "table `lag_primary` on each replica, whose definition contains the primary's password until it is dropped",
             );
         }
-        costs::add(effects, work);
-        let methods = work.method.wanted();
+        costs::add(effects, plan);
+        let methods = plan.method.wanted();
         if methods.contains(&Method::Tap) {
             effects.servers(
                 "follows the binary logs of the primary and of each replica, as a replica does",
             );
         }
-        let writers = if work.writers == 1 {
+        let writers = if plan.writers == 1 {
             "1 writer".to_owned()
         } else {
-            format!("{} writers", work.writers)
+            format!("{} writers", plan.writers)
         };
-        effects.starts(work.starts, work.over);
-        effects.load(match &work.writes {
+        effects.starts(plan.starts, plan.over);
+        effects.load(match &plan.writes {
             WritePattern::Rounds {
                 until: StopCondition::Rounds(rounds),
                 size,
             } => {
-                let (uncounted, more) = match work.warm_up {
+                let (uncounted, more) = match plan.warm_up {
                     WarmUp::Rounds(rounds) => (rounds, String::new()),
                     WarmUp::Time(span) => (0, format!(", after {span} of warm-up")),
                 };
                 format!(
                     "{writers}, {} rows of {size} bytes, {}{more}",
-                    rounds + uncounted * u64::from(work.starts) + work.floor_rounds,
-                    work.schedule()
+                    rounds + uncounted * u64::from(plan.starts) + plan.floor_rounds,
+                    plan.schedule()
                 )
             }
             WritePattern::Rounds {
@@ -160,7 +163,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
             } => {
                 format!(
                     "{writers} for {span}, rows of {size} bytes, {}",
-                    work.schedule()
+                    plan.schedule()
                 )
             }
             WritePattern::Sweep {
@@ -178,18 +181,18 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
                 )
             }
         });
-        effects.rated_loads(&work.load)
+        effects.rated_loads(&plan.load)
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let workloads = workloads(&cx.work.load)?;
-        each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
+        let workloads = workloads(&cx.plan.load)?;
+        each_start(cx, cx.plan.starts, cx.plan.over, |cx, target, start| {
             measure_start(cx, target, start, &workloads)
         })
     }
 
-    fn accumulator(plan: &Planned<LagSettings>) -> Accumulator {
-        Accumulator::new(&plan.plan)
+    fn accumulator(request: &Request<LagSettings>) -> Accumulator {
+        Accumulator::new(&request.plan)
     }
 
     fn take(accumulator: &mut Accumulator, _: &LagPlan, call: Call, rows: &mut Rows<Samples>) {
@@ -241,19 +244,19 @@ fn measure_start(
     start: u32,
     workloads: &[Workload],
 ) -> Result<(), CliError> {
-    let work = &cx.work.of_start(start);
+    let plan = &cx.plan.of_start(start);
     let (servers, mut cluster) = cx.open_checked(target)?;
     let names = match cluster.replicas.len() {
         0 => vec![NULL_REPLICA.to_owned()],
         _ => cluster.replica_names(),
     };
-    let possible = lag::available_methods(&mut cluster, &work.method)?;
+    let possible = lag::available_methods(&mut cluster, &plan.method)?;
     // Every start leaves out the same ones, and the text has the address of the start's server.
     if start == 1 {
         cx.warn(possible.warnings.iter().cloned());
     }
-    lag::check_stages(&mut cluster, work)?;
-    let (table, found) = ProbeTable::create(&mut cluster, work.timeout.0)?;
+    lag::check_stages(&mut cluster, plan)?;
+    let (table, found) = ProbeTable::create(&mut cluster, plan.timeout.0)?;
     cx.warn(found);
     cx.take(Call::Shape {
         label: servers.label().to_owned(),
@@ -266,7 +269,7 @@ fn measure_start(
     let before = machine::CoreTime::read();
     let mut load = Vec::new();
     let result = under_load(cx, &mut cluster, workloads, &mut load, |cx, cluster| {
-        measure(cx, cluster, work, start, &possible)
+        measure(cx, cluster, plan, start, &possible)
     });
     let idle = machine::idle_cores(before);
     let fallen_back = cluster.fall_back_reason();
@@ -301,12 +304,12 @@ fn measure_start(
 fn measure(
     cx: &mut RunContext<'_, Lag>,
     cluster: &mut Cluster,
-    work: &LagPlan,
+    plan: &LagPlan,
     start: u32,
     possible: &AvailableMethods,
 ) -> Result<Outcome, CliError> {
     let panics = cx.fault() == Some("panic-while-measuring");
-    let (starts, clock, stop) = (cx.work.starts, cx.clock, cx.stop);
+    let (starts, clock, stop) = (cx.plan.starts, cx.clock, cx.stop);
     let mut on = |event| {
         let call = match event {
             Event::Sample(sample) => {
@@ -332,7 +335,7 @@ fn measure(
     let mut listener = Listener { on: &mut on, stop };
     Ok(lag::run(
         cluster,
-        work,
+        plan,
         possible,
         RowBudget::default(),
         &clock,

@@ -14,7 +14,7 @@ use replimeter_model::{
     host::HostRecord,
     load::LoadRecord,
     manifest::{Manifest, ServerRecord},
-    plan::{Planned, Settings},
+    plan::{Request, Settings},
     record::{TargetRecord, first_start, is_first_start},
     replication::Mode,
     target::Target,
@@ -320,8 +320,8 @@ pub(super) fn conclude(
         lateness.merge(&part.outcome.lateness);
     }
     let start_lateness = distribution(&lateness);
-    warnings.extend(late(run.work.pace, start_lateness.p50_us));
-    warnings.extend(missing(run.work, &rows));
+    warnings.extend(late(run.plan.pace, start_lateness.p50_us));
+    warnings.extend(missing(run.plan, &rows));
     let servers = &run.manifest.servers;
     warnings.extend(slow_flushes(&run.ended.host, servers, &rows));
     run.warn(warnings);
@@ -424,7 +424,7 @@ fn missing(plan: &LagPlan, rows: &[LagRow]) -> Option<Warning> {
 /// Returns the options of the servers that are needed to repeat the run, before those that every command records; the plan has
 /// them too.
 fn options<S: Settings>(
-    plan: &Planned<S>,
+    request: &Request<S>,
     manifest: &Manifest,
     recorded: Vec<String>,
 ) -> Vec<String> {
@@ -434,7 +434,7 @@ fn options<S: Settings>(
             options.push(option);
         }
     };
-    for target in &plan.targets {
+    for target in &request.targets {
         let Target::Sandbox(spec) = target else {
             continue;
         };
@@ -480,7 +480,7 @@ pub(crate) fn target<'a, M: Measurement>(
         .unzip();
     let target = run.target(labels.join(", "), modes);
     TargetRecord {
-        options: options(run.plan, run.manifest, target.options),
+        options: options(run.request, run.manifest, target.options),
         ..target
     }
 }
@@ -494,7 +494,7 @@ fn loads(part: &ShapeResults) -> impl Iterator<Item = LoadRecord> + '_ {
 
 fn rows_of(run: &Finished<'_, Lag>, part: &ShapeResults) -> Vec<LagRow> {
     let size_limit = part.outcome.size_limit;
-    let plan = run.work;
+    let plan = run.plan;
     let sweep = matches!(plan.writes, WritePattern::Sweep { .. });
     let mut rows = Vec::new();
     for observed in &part.observed {

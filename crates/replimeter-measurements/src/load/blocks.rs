@@ -44,10 +44,10 @@ pub(super) fn measure(
     watch: &ResourceWatch,
     data: &mut Data,
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     let mut settling = Settling::begin(cluster);
     let set_of = make_data(cx, workloads, cluster, data)?;
-    for threads in &work.threads {
+    for threads in &plan.threads {
         match settle(cx, &mut settling, cluster, *threads) {
             // The blocks so far are complete.
             Err(error)
@@ -61,12 +61,12 @@ pub(super) fn measure(
             .iter()
             .zip(&set_of)
             .map(|(workload, set)| {
-                let (nodes, reads_only) = places(workload, work.reads, cluster);
+                let (nodes, reads_only) = places(workload, plan.reads, cluster);
                 LoadGroup {
                     data: Some(&data.sets[*set]),
-                    rate: work.rate,
+                    rate: plan.rate,
                     reads_only,
-                    connect_rate: work.connect_rate,
+                    connect_rate: plan.connect_rate,
                     ..LoadGroup::new(workload, nodes, *threads)
                 }
             })
@@ -80,10 +80,10 @@ pub(super) fn measure(
         {
             return Ok(());
         }
-        if work.until_saturated && is_last(cx, &load_groups, *threads)? {
+        if plan.until_saturated && is_last(cx, &load_groups, *threads)? {
             return Ok(());
         }
-        if work.threads.last() != Some(threads) {
+        if plan.threads.last() != Some(threads) {
             // Each number of threads starts with the same number of rows.
             for set in &data.sets {
                 match set.restore(&data.primary, cx.stop) {
@@ -140,20 +140,20 @@ fn measure_threads(
     watch: &ResourceWatch,
     cluster: &mut Cluster,
 ) -> Result<(Call, Result<(), ServerError>), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     cx.stage(Stage::Prepare, "connecting the threads");
     let mut pool = WorkerPool::open(load_groups, &cx.clock, cx.stop)?;
     let before = pool.measure_limit(LIMIT, cx.stop);
     let (mut lock, mut checked) = (Ok(()), Instant::now());
     let mut on_second = |second: &LoadProgress| {
-        cx.observers.progress(shown(work, load_groups, second));
+        cx.observers.progress(shown(plan, load_groups, second));
         if lock.is_ok() && checked.elapsed() >= KEEP_ALIVE {
             lock = keep_alive(cluster);
             checked = Instant::now();
         }
     };
     let _ = watch.read();
-    let mut results = pool.run_interval(work.warm_up.0, work.duration.0, cx.stop, &mut on_second);
+    let mut results = pool.run_interval(plan.warm_up.0, plan.duration.0, cx.stop, &mut on_second);
     // No figures exist after the last reading.
     let _ = watch.read();
     let (mut uses, mut timeline) = (Vec::new(), Vec::new());
@@ -189,12 +189,12 @@ fn measure_threads(
 }
 
 /// Converts the load's progress for display.
-fn shown(work: &LoadRunPlan, load_groups: &[LoadGroup<'_>], second: &LoadProgress) -> Progress {
+fn shown(plan: &LoadRunPlan, load_groups: &[LoadGroup<'_>], second: &LoadProgress) -> Progress {
     let (stage, operation) = match second.counted {
         true => (Stage::Measure, "measuring"),
         false => (Stage::WarmUp, "warming up"),
     };
-    let whole = (work.warm_up.0 + work.duration.0).as_secs_f64();
+    let whole = (plan.warm_up.0 + plan.duration.0).as_secs_f64();
     let mut shown =
         Progress::new(stage, operation).done(second.at.0 as f64 / 1e9, Some(whole), "s");
     for (load_group, progress) in load_groups.iter().zip(&second.load_groups) {

@@ -22,7 +22,7 @@ pub(super) fn make_data(
     cluster: &mut Cluster,
     data: &mut Data,
 ) -> Result<Vec<usize>, CliError> {
-    let (work, stop) = (cx.work, cx.stop);
+    let (plan, stop) = (cx.plan, cx.stop);
     let replicas = cluster.replica_nodes();
     let mut set_of: Vec<usize> = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
@@ -37,12 +37,12 @@ pub(super) fn make_data(
             continue;
         }
         let observers = &cx.observers;
-        let size = work
+        let size = plan
             .data_size
             .filter(|_| workload.has_data())
             .unwrap_or_else(|| workload.default_size());
         let mut progress = |filled: &FillProgress| observers.progress(filling(filled));
-        let mut set = load::fill(cluster, workload, size, work.timeout.0, &mut progress, stop)?;
+        let mut set = load::fill(cluster, workload, size, plan.timeout.0, &mut progress, stop)?;
         let record = DataRecord {
             workloads: vec![workload.name.clone()],
             rows: set.rows,
@@ -62,7 +62,7 @@ pub(super) fn make_data(
             Stage::Prepare,
             "waiting for the replicas to receive the data",
         );
-        set.wait_on(&replicas, work.timeout.0, stop)?;
+        set.wait_on(&replicas, plan.timeout.0, stop)?;
     }
     Ok(set_of)
 }
@@ -75,7 +75,7 @@ pub(super) fn settle(
     threads: u32,
 ) -> Result<(), CliError> {
     let observers = &cx.observers;
-    let mut progress = |work: PostponedWork| observers.progress(shown(work));
+    let mut progress = |plan: PostponedWork| observers.progress(shown(plan));
     if let Some(settled) = settling.wait(cluster, &mut progress, cx.stop)? {
         cx.take(Call::Warnings(settled.warnings()))?;
         cx.take(Call::Settled(SettlingRecord {
@@ -88,9 +88,9 @@ pub(super) fn settle(
 }
 
 /// Converts the work of servers for display.
-fn shown(work: PostponedWork) -> Progress {
+fn shown(plan: PostponedWork) -> Progress {
     let shown = Progress::new(Stage::Prepare, "waiting for the servers to settle");
-    work.counts().fold(shown, |shown, (count, what)| {
+    plan.counts().fold(shown, |shown, (count, what)| {
         shown.with(ProgressDetail::Count(count, what.into()))
     })
 }

@@ -34,7 +34,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     compare::Quantity,
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     target::Role,
     time::Nanos,
     warning::Warning,
@@ -59,8 +59,8 @@ use self::{
 /// How often the servers' resources are read.
 const METER_INTERVAL: Duration = Duration::from_millis(250);
 
-fn workloads(work: &LoadRunPlan) -> Result<Vec<Workload>, CliError> {
-    let workloads: Vec<Workload> = work
+fn workloads(plan: &LoadRunPlan) -> Result<Vec<Workload>, CliError> {
+    let workloads: Vec<Workload> = plan
         .workload
         .iter()
         .map(|name| workload(name))
@@ -78,7 +78,7 @@ fn workloads(work: &LoadRunPlan) -> Result<Vec<Workload>, CliError> {
             }
         }
     }
-    refuse_size(work.data_size, &workloads)?;
+    refuse_size(plan.data_size, &workloads)?;
     Ok(workloads)
 }
 
@@ -132,54 +132,54 @@ Terms of the report:
         plan.cores
     }
 
-    fn check(plan: &Planned<LoadSettings>) -> Result<(), CliError> {
-        workloads(&plan.plan).map(drop)
+    fn check(request: &Request<LoadSettings>) -> Result<(), CliError> {
+        workloads(&request.plan).map(drop)
     }
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<LoadSettings>,
+        request: &Request<LoadSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
+        let plan = &request.plan;
         effects.written_targets();
-        for name in &work.workload {
-            effects.tables(name, work.keep_data)?;
+        for name in &plan.workload {
+            effects.tables(name, plan.keep_data)?;
         }
         // The threads write on the primary, and as many read on replicas. The others hold the lock, keep the data,
         // read the use of resources, and end what was given up.
-        let most = work.threads.iter().copied().max().map_or(0, u64::from);
+        let most = plan.threads.iter().copied().max().map_or(0, u64::from);
         for (role, connections) in [("primary", 4 + most), ("each replica", 2 + most)] {
             let done = "the workload's statements; the data in transactions of at most 1 MiB";
             effects.cost(role, connections, done);
         }
-        let threads: Vec<String> = work.threads.iter().map(ToString::to_string).collect();
-        let connections = if work.until_saturated {
+        let threads: Vec<String> = plan.threads.iter().map(ToString::to_string).collect();
+        let connections = if plan.until_saturated {
             "1, 2, 4 and so on".to_owned()
         } else {
             threads.join(", then ")
         };
-        let size = work.data_size.map_or_else(
+        let size = plan.data_size.map_or_else(
             || "the data size that each workload defines".to_owned(),
             |size| format!("{size} of data"),
         );
         effects.load(format!(
             "{} with {connections} connections each, {}; {size}",
-            work.workload.join(", "),
-            pace(work.rate.map(|open| open.rate)),
+            plan.workload.join(", "),
+            pace(plan.rate.map(|open| open.rate)),
         ));
         effects.time(format!(
             "{} each time, after a warm-up of {}",
-            work.duration, work.warm_up
+            plan.duration, plan.warm_up
         ));
         Ok(())
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let work = cx.work;
-        let [target] = cx.plan.targets.as_slice() else {
+        let plan = cx.plan;
+        let [target] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
-        let workloads = workloads(work)?;
+        let workloads = workloads(plan)?;
         let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
         let found = load::claim(&mut cluster)?;
         cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
@@ -187,7 +187,7 @@ Terms of the report:
         let mut data = Data {
             primary: cluster.primary.node.clone(),
             sets: Vec::new(),
-            stays: work.keep_data || servers.is_temporary(),
+            stays: plan.keep_data || servers.is_temporary(),
         };
         cx.take(Call::Shape {
             label: servers.label().to_owned(),
@@ -214,7 +214,7 @@ Terms of the report:
         }
     }
 
-    fn accumulator(_: &Planned<LoadSettings>) -> Accumulator {
+    fn accumulator(_: &Request<LoadSettings>) -> Accumulator {
         Accumulator::default()
     }
 
@@ -257,7 +257,7 @@ Terms of the report:
             }),
             results: LoadResults {
                 saturation: run
-                    .work
+                    .plan
                     .until_saturated
                     .then(|| saturation(&results))
                     .flatten(),

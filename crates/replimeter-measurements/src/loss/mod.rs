@@ -22,7 +22,7 @@ use replimeter_instruments::{
     preflight,
 };
 use replimeter_model::{
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     replication::Mode,
     sandbox::SandboxSpec,
     target::Target,
@@ -128,22 +128,22 @@ your own primary would lose.";
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<LossSettings>,
+        request: &Request<LossSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
-        for case in work.cases(&plan.targets) {
+        let plan = &request.plan;
+        for case in plan.cases(&request.targets) {
             effects.servers(format!(
                 "{}: {}, {} times, and removes them",
                 case.label,
                 started(&case.spec),
-                work.crashes
+                plan.crashes
             ));
         }
-        let end = match work.crash {
+        let end = match plan.crash {
             CrashKind::Kill => "kills the primary".to_owned(),
             CrashKind::Partition => format!(
                 "isolates the primary and kills it {} later",
-                work.kill_delay
+                plan.kill_delay
             ),
         };
         effects.servers(format!(
@@ -152,7 +152,7 @@ your own primary would lose.";
         effects.own_schema();
         effects.load(format!(
             "{} writers for {} before each crash, rows of {} bytes",
-            work.writers, work.duration, work.row_size
+            plan.writers, plan.duration, plan.row_size
         ));
         Ok(())
     }
@@ -160,7 +160,7 @@ your own primary would lose.";
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         cx.check_available()?;
         // The shapes alternate, so that changes on the machine affect all alike.
-        for number in 1..=u64::from(cx.work.crashes) {
+        for number in 1..=u64::from(cx.plan.crashes) {
             for case in 0..cx.accumulator.cells.len() {
                 let crashed = crash(cx, case, number).and_then(|record| {
                     let record = Box::new(record);
@@ -179,7 +179,7 @@ your own primary would lose.";
         Ok(())
     }
 
-    fn accumulator(plan: &Planned<LossSettings>) -> Accumulator {
+    fn accumulator(request: &Request<LossSettings>) -> Accumulator {
         let cell = |case| Condition {
             case,
             engine: String::new(),
@@ -187,9 +187,9 @@ your own primary would lose.";
             records: Vec::new(),
         };
         Accumulator {
-            cells: plan
+            cells: request
                 .plan
-                .cases(&plan.targets)
+                .cases(&request.targets)
                 .into_iter()
                 .map(cell)
                 .collect(),
@@ -254,7 +254,7 @@ your own primary would lose.";
         Concluded {
             target,
             results: LossResults {
-                rows: measured.iter().map(|cell| row(cell, run.work)).collect(),
+                rows: measured.iter().map(|cell| row(cell, run.plan)).collect(),
                 semi_sync_timeout_us: timeout.map(|timeout: Duration| timeout.as_secs_f64() * 1e6),
                 crashes: cells.into_iter().flat_map(|cell| cell.records).collect(),
             },
@@ -289,9 +289,9 @@ fn timeout_chosen(spec: &SandboxSpec) -> bool {
 
 /// Starts servers, crashes them once, and removes them.
 fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<CrashRecord, CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     let LossCase { label, spec } = cx.accumulator.cells[case].case.clone();
-    let head = format!("crash {number} of {}, {label}", work.crashes);
+    let head = format!("crash {number} of {}, {label}", plan.crashes);
     let mut servers = cx.open(&Target::Sandbox(spec.clone()))?;
     let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
     if cx.accumulator.cells[case].records.is_empty() {
@@ -304,7 +304,7 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
     }
     let observers = &cx.observers;
     let context = CrashContext {
-        plan: work,
+        plan,
         clock: &cx.clock,
         say: &|text| {
             let operation = Progress::new(Stage::Measure, text.to_owned());
@@ -359,7 +359,7 @@ fn fell_back(cells: &[Condition], warnings: &mut Vec<Warning>) -> Option<CliErro
     invalid
 }
 
-fn row(cell: &Condition, work: &LossPlan) -> LossRow {
+fn row(cell: &Condition, plan: &LossPlan) -> LossRow {
     let records = &cell.records;
     let sum = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).sum::<u64>();
     let each = |pick: fn(&CrashRecord) -> u64| records.iter().map(pick).collect::<Vec<_>>();
@@ -390,7 +390,7 @@ fn row(cell: &Condition, work: &LossPlan) -> LossRow {
             .spec
             .wait_point
             .map(|point| point.name().to_owned()),
-        crash: work.crash.name().to_owned(),
+        crash: plan.crash.name().to_owned(),
         crashes,
         acknowledged: sum(|record| record.acknowledged),
         lost: sum(|record| record.lost),

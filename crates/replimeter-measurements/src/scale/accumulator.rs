@@ -76,7 +76,7 @@ pub(crate) struct Accumulator {
 
 impl Accumulator {
     /// Adds an event, and its rows to the samples.
-    pub(crate) fn take(&mut self, work: &ScalePlan, call: Call, samples: &mut Rows<Blocks>) {
+    pub(crate) fn take(&mut self, plan: &ScalePlan, call: Call, samples: &mut Rows<Blocks>) {
         match call {
             Call::Round(_) => self.order.push(Vec::new()),
             Call::Start { replicas } => self
@@ -93,7 +93,7 @@ impl Accumulator {
                 warnings.into_iter().for_each(|warning| self.note(warning));
             }
             Call::Block { place, block } => {
-                self.add(&place, *block, Nanos::from(work.duration.0), samples);
+                self.add(&place, *block, Nanos::from(plan.duration.0), samples);
             }
         }
     }

@@ -16,14 +16,14 @@ use super::accumulator::Accumulator;
 
 impl Accumulator {
     /// Fits laws to the measurements.
-    pub(super) fn fit(&mut self, work: &ScalePlan) {
+    pub(super) fn fit(&mut self, plan: &ScalePlan) {
         let mut wanted = vec![
             (ScalePhase::Insert, "insert"),
             (ScalePhase::Select, "select"),
             (ScalePhase::Mixed, "insert"),
             (ScalePhase::Mixed, "select"),
         ];
-        if work.updates {
+        if plan.updates {
             wanted.extend([
                 (ScalePhase::Update, "update"),
                 (ScalePhase::MixedUpdate, "update"),
@@ -31,13 +31,13 @@ impl Accumulator {
             ]);
         }
         for (phase, kind) in wanted {
-            let fit = self.law(work, phase, kind);
+            let fit = self.law(plan, phase, kind);
             self.fits.push(fit);
         }
     }
 
     /// Returns the measurement of each start.
-    fn points(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
+    fn points(&self, plan: &ScalePlan, phase: ScalePhase, kind: &str) -> Vec<Measured> {
         let of = |replicas: &u32| {
             let starts =
                 self.conditions
@@ -54,11 +54,11 @@ impl Accumulator {
                 .map(move |(start, rates)| (replicas, start, mean(rates)))
                 .collect::<Vec<_>>()
         };
-        work.replicas.counts().iter().flat_map(of).collect()
+        plan.replicas.counts().iter().flat_map(of).collect()
     }
 
-    fn law(&self, work: &ScalePlan, phase: ScalePhase, kind: &str) -> ScaleFit {
-        let points = self.points(work, phase, kind);
+    fn law(&self, plan: &ScalePlan, phase: ScalePhase, kind: &str) -> ScaleFit {
+        let points = self.points(plan, phase, kind);
         let mut fit = ScaleFit {
             phase: phase.name().to_owned(),
             figure: format!("{kind}s"),
@@ -70,16 +70,16 @@ impl Accumulator {
             .to_owned(),
             ..ScaleFit::default()
         };
-        match fitted(work, kind, &points) {
-            Ok(law) => describe(&mut fit, &law, work, kind, &points),
+        match fitted(plan, kind, &points) {
+            Ok(law) => describe(&mut fit, &law, plan, kind, &points),
             Err(refused) => fit.refused = Some(refused),
         }
         fit
     }
 
     /// Compares each law's prediction with the measurement with one more replica.
-    pub(super) fn check(&mut self, work: &ScalePlan, replicas: u32) {
-        let phases = work.phases();
+    pub(super) fn check(&mut self, plan: &ScalePlan, replicas: u32) {
+        let phases = plan.phases();
         let mut fits = std::mem::take(&mut self.fits);
         for fit in &mut fits {
             let Some(prediction) = &mut fit.prediction else {
@@ -115,7 +115,7 @@ type Measured = (u32, u32, f64);
 ///
 /// # Errors
 /// The reason why no law can be fitted.
-fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, String> {
+fn fitted(plan: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, String> {
     let counts: BTreeSet<u32> = points.iter().map(|(replicas, ..)| *replicas).collect();
     if counts.len() < MIN_COUNTS {
         return Err(format!(
@@ -126,8 +126,8 @@ fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, Stri
     let all: Vec<Point> = points
         .iter()
         .map(|(replicas, _, per_s)| Point {
-            servers: servers_of(work, kind, *replicas),
-            per_s: per_s * executions(work, kind, *replicas),
+            servers: servers_of(plan, kind, *replicas),
+            per_s: per_s * executions(plan, kind, *replicas),
         })
         .collect();
     usl::fit(&all).map_err(|error| {
@@ -141,8 +141,8 @@ fn fitted(work: &ScalePlan, kind: &str, points: &[Measured]) -> Result<Fit, Stri
 }
 
 /// Records the law's values for these points and for one more replica.
-fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points: &[Measured]) {
-    let count = |replicas: u32| servers_of(work, kind, replicas);
+fn describe(fit: &mut ScaleFit, law: &Fit, plan: &ScalePlan, kind: &str, points: &[Measured]) {
+    let count = |replicas: u32| servers_of(plan, kind, replicas);
     (fit.lambda, fit.sigma, fit.kappa) = (law.lambda, law.sigma, law.kappa);
     fit.error_percent = law.error * 100.0;
     fit.freedom = u32::try_from(law.freedom).unwrap_or(u32::MAX);
@@ -164,8 +164,8 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
             percent: residual * 100.0,
         })
         .collect();
-    let last = work.replicas.max();
-    let per_s = |replicas: u32| Some(law.at(count(replicas))? / executions(work, kind, replicas));
+    let last = plan.replicas.max();
+    let per_s = |replicas: u32| Some(law.at(count(replicas))? / executions(plan, kind, replicas));
     fit.curve = (0..=if holds { last + 1 } else { last })
         .filter_map(|replicas| {
             Some(LawPoint {
@@ -174,10 +174,10 @@ fn describe(fit: &mut ScaleFit, law: &Fit, work: &ScalePlan, kind: &str, points:
             })
         })
         .collect();
-    let predicted = law.predict(count(last + 1), work.starts).filter(|_| holds);
+    let predicted = law.predict(count(last + 1), plan.starts).filter(|_| holds);
     fit.prediction = predicted.map(|predicted| Prediction {
         replicas: last + 1,
-        predicted: each(predicted, |value| value / executions(work, kind, last + 1)),
+        predicted: each(predicted, |value| value / executions(plan, kind, last + 1)),
         ..Prediction::default()
     });
 }
@@ -197,19 +197,19 @@ fn each(estimate: Estimate, what: impl Fn(f64) -> f64) -> Estimate {
 
 /// Returns the number of servers that a figure covers: those that are read from, or all, since each executes
 /// every write.
-fn servers_of(work: &ScalePlan, kind: &str, replicas: u32) -> u32 {
+fn servers_of(plan: &ScalePlan, kind: &str, replicas: u32) -> u32 {
     if kind == "select" {
-        work.readers(replicas)
+        plan.readers(replicas)
     } else {
         replicas + 1
     }
 }
 
 /// Returns how often each operation is executed: a write on every server.
-fn executions(work: &ScalePlan, kind: &str, replicas: u32) -> f64 {
+fn executions(plan: &ScalePlan, kind: &str, replicas: u32) -> f64 {
     if kind == "select" {
         1.0
     } else {
-        f64::from(servers_of(work, kind, replicas))
+        f64::from(servers_of(plan, kind, replicas))
     }
 }

@@ -32,7 +32,7 @@ use replimeter_instruments::{
     },
 };
 use replimeter_model::{
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     random::Random,
     target::Target,
     warning::{Warning, WarningCode},
@@ -111,30 +111,30 @@ Starts its own servers for every number of replicas, and removes them.";
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<ScaleSettings>,
+        request: &Request<ScaleSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
-        let most = work.replicas.max();
+        let plan = &request.plan;
+        let most = plan.replicas.max();
         effects.servers(format!(
             "starts a primary with {} replicas on this machine, each number {} times, up to {} servers at once, and removes them",
-            work.replicas,
-            work.starts,
-            most + 1 + u32::from(work.check_prediction)
+            plan.replicas,
+            plan.starts,
+            most + 1 + u32::from(plan.check_prediction)
         ));
-        if let Some(folder) = &plan.target.servers {
+        if let Some(folder) = &request.target.servers {
             effects.servers(format!("with the binaries in {}", folder.display()));
         }
         effects.own_schema();
         effects.load(format!(
             "{} writer clients and as many reader clients; {} of data",
-            work.threads, work.data_size
+            plan.threads, plan.data_size
         ));
-        if let Some(through) = &work.site {
+        if let Some(through) = &plan.site {
             effects.load(site::effect(through));
         }
-        let numbers = work.replicas.counts().len() as u32 + u32::from(work.check_prediction);
-        let blocks = numbers * work.starts * work.blocks * work.phases().len() as u32;
-        effects.time_without_starts((work.duration.0 + work.warm_up.0) * blocks);
+        let numbers = plan.replicas.counts().len() as u32 + u32::from(plan.check_prediction);
+        let blocks = numbers * plan.starts * plan.blocks * plan.phases().len() as u32;
+        effects.time_without_starts((plan.duration.0 + plan.warm_up.0) * blocks);
         Ok(())
     }
 
@@ -146,12 +146,12 @@ Starts its own servers for every number of replicas, and removes them.";
         })
     }
 
-    fn accumulator(_: &Planned<ScaleSettings>) -> Accumulator {
+    fn accumulator(_: &Request<ScaleSettings>) -> Accumulator {
         Accumulator::default()
     }
 
-    fn take(accumulator: &mut Accumulator, work: &ScalePlan, call: Call, rows: &mut Rows<Blocks>) {
-        accumulator.take(work, call, rows);
+    fn take(accumulator: &mut Accumulator, plan: &ScalePlan, call: Call, rows: &mut Rows<Blocks>) {
+        accumulator.take(plan, call, rows);
     }
 
     fn is_empty(accumulator: &Accumulator) -> bool {
@@ -162,24 +162,24 @@ Starts its own servers for every number of replicas, and removes them.";
         run: &mut Finished<'_, Self>,
         mut accumulator: Accumulator,
     ) -> Concluded<ScaleResults> {
-        let work = run.work;
-        accumulator.fit(work);
-        if work.check_prediction {
-            accumulator.check(work, work.replicas.max() + 1);
+        let plan = run.plan;
+        accumulator.fit(plan);
+        if plan.check_prediction {
+            accumulator.check(plan, plan.replicas.max() + 1);
         }
         let cores = u32::try_from(run.manifest.machine.cores).unwrap_or(u32::MAX);
         let mut sandboxes = run.manifest.sandboxes.iter();
         let cpus_per_server = sandboxes.find_map(|sandbox| sandbox.cpus_per_server.clone());
         let mut warnings = accumulator.warnings(cores, cpus_per_server.is_none());
-        warnings.extend(uneven(work));
+        warnings.extend(uneven(plan));
         run.ended.failure = run.ended.failure.take().or_else(|| accumulator.invalid());
         run.warn(warnings);
-        let rows = accumulator.rows(work);
+        let rows = accumulator.rows(plan);
         Concluded {
             nothing: rows.iter().all(|row| row.blocks == 0),
             target: run.target(
-                format!("{}:{}", work.mode, work.replicas),
-                vec![work.mode.mode().to_string()],
+                format!("{}:{}", plan.mode, plan.replicas),
+                vec![plan.mode.mode().to_string()],
             ),
             histograms: Some(Histograms {
                 took: accumulator.counted(),
@@ -217,8 +217,8 @@ Starts its own servers for every number of replicas, and removes them.";
 /// Measures every number of replicas in every round, in a new random order each time.
 fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
     cx.check_available()?;
-    let work = cx.work;
-    if let Some(through) = &work.site {
+    let plan = cx.plan;
+    if let Some(through) = &plan.site {
         site::check(cx.source(), through)?;
     }
     let workloads = Workloads::published().map_err(|error| {
@@ -227,15 +227,15 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
             "report this as a bug",
         )
     })?;
-    let counts = work.replicas.counts();
-    let more = usize::from(work.check_prediction);
+    let counts = plan.replicas.counts();
+    let more = usize::from(plan.check_prediction);
     let mut starts = Starts {
         workloads,
         begun: 0,
-        all: work.starts as usize * (counts.len() + more),
+        all: plan.starts as usize * (counts.len() + more),
     };
-    let mut random = Random::new(work.seed);
-    for round in 1..=work.starts {
+    let mut random = Random::new(plan.seed);
+    for round in 1..=plan.starts {
         let mut shuffled = counts.to_vec();
         random.shuffle(&mut shuffled);
         cx.take(Call::Round(round))?;
@@ -244,9 +244,9 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
             starts.start(cx, replicas, round)?;
         }
     }
-    if work.check_prediction {
-        for round in 1..=work.starts {
-            starts.start(cx, work.replicas.max() + 1, round)?;
+    if plan.check_prediction {
+        for round in 1..=plan.starts {
+            starts.start(cx, plan.replicas.max() + 1, round)?;
         }
     }
     Ok(())
@@ -270,11 +270,11 @@ impl Starts {
     ) -> Result<(), CliError> {
         self.begun += 1;
         let shape = cx
-            .work
+            .plan
             .mode
             .shape(replicas)
             .map_err(|error| CliError::usage(error.to_string(), "report this as a bug"))?;
-        let mut targets = cx.plan.targets.iter();
+        let mut targets = cx.request.targets.iter();
         let target = targets
             .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))
             .ok_or_else(|| unexpected("no target has this shape"))?;
@@ -298,7 +298,7 @@ impl Starts {
         let mut known = cx.manifest.sandboxes.iter();
         let is_known = known.any(|record| record.shape == servers.label());
         // A site also needs what was found.
-        let cluster = if is_known && cx.work.site.is_none() {
+        let cluster = if is_known && cx.plan.site.is_none() {
             None
         } else {
             let mut cluster = preflight::check(&to_measure(servers))?;
@@ -307,12 +307,12 @@ impl Starts {
             }
             Some(cluster)
         };
-        let (work, clock, stop) = (cx.work, cx.clock, cx.stop);
+        let (plan, clock, stop) = (cx.plan, cx.clock, cx.stop);
         let observers = &cx.observers;
         let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(place));
         let mut prepared = PreparedServers::open(
             servers.members(),
-            work,
+            plan,
             &self.workloads,
             &clock,
             &mut filled,
@@ -324,7 +324,7 @@ impl Starts {
             bytes,
             warnings: prepared.warnings.clone(),
         })?;
-        let mut site = match (&work.site, cluster) {
+        let mut site = match (&plan.site, cluster) {
             (Some(through), Some(cluster)) => {
                 Some(ScaleClients::start(cx, through, cluster, rows)?)
             }
@@ -355,11 +355,11 @@ impl Starts {
         mut site: Option<&mut ScaleClients>,
         (replicas, round, place): (u32, u32, &str),
     ) -> Result<(), CliError> {
-        let work = cx.work;
-        let phases = work.phases();
-        let of = work.blocks as usize * phases.len();
+        let plan = cx.plan;
+        let phases = plan.phases();
+        let of = plan.blocks as usize * phases.len();
         let (mut block, mut repeated) = (0, 1);
-        for index in 0..work.blocks {
+        for index in 0..plan.blocks {
             let mut phases = phases.clone();
             // In order and in reverse, over blocks and rounds, so that a drift of the servers affects all
             // phases alike.
@@ -450,10 +450,10 @@ fn disturbance(before: Option<machine::CoreTime>) -> Option<String> {
 }
 
 /// Returns the warning about numbers of replicas that cannot share the clients evenly.
-fn uneven(work: &ScalePlan) -> Option<Warning> {
+fn uneven(plan: &ScalePlan) -> Option<Warning> {
     let counts =
-        work.replicas.counts().iter().filter(|count| {
-            work.site.is_none() && !work.threads.is_multiple_of(work.readers(**count))
+        plan.replicas.counts().iter().filter(|count| {
+            plan.site.is_none() && !plan.threads.is_multiple_of(plan.readers(**count))
         });
     let counts: Vec<String> = counts.map(ToString::to_string).collect();
     (!counts.is_empty()).then(|| {
@@ -461,7 +461,7 @@ fn uneven(work: &ScalePlan) -> Option<Warning> {
             WarningCode::UnevenLoad,
             format!(
                 "{} clients cannot be divided evenly with {} replicas, since each uses one server: some servers had one client more than others",
-                work.threads,
+                plan.threads,
                 counts.join(" and ")
             ),
             "use a number of threads that every number of servers divides, such as 12",

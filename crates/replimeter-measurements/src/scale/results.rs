@@ -70,8 +70,8 @@ impl Accumulator {
     }
 
     /// Returns the rows by number of replicas and phase; the law has those of a checked prediction.
-    pub(super) fn rows(&self, work: &ScalePlan) -> Vec<ScaleRow> {
-        let asked = |replicas: u32| work.replicas.counts().contains(&replicas);
+    pub(super) fn rows(&self, plan: &ScalePlan) -> Vec<ScaleRow> {
+        let asked = |replicas: u32| plan.replicas.counts().contains(&replicas);
         let conditions = self.conditions.iter().filter(|((replicas, _), condition)| {
             asked(*replicas) && (condition.blocks > 0 || condition.invalid > 0)
         });

@@ -93,19 +93,19 @@ impl ScaleClients {
         mut cluster: Cluster,
         rows: u64,
     ) -> Result<Self, CliError> {
-        let work = cx.work;
+        let plan = cx.plan;
         let primary = cluster.primary.node.name.clone();
         let servers = std::iter::once(primary).chain(cluster.replica_names());
         let servers: Vec<String> = servers.collect();
         // A front gets any share of the requests.
-        let connections = work.threads;
+        let connections = plan.threads;
         let spec = FrontSpec {
-            reads: work.reads,
+            reads: plan.reads,
             ..site::measured(cx, through.site, rows, connections)
         };
         let behind = site::servers(&mut cluster);
         let site = Site::start(cx, site::listen()?, behind, &spec, through.site.fronts)?;
-        let (address, clients) = (site.address, work.threads);
+        let (address, clients) = (site.address, plan.threads);
         let driver = match through.driver {
             HttpDriver::Ab => {
                 Driver::Ab(Ab::find(cx.source(), address, clients, through.keep_alive)?)
@@ -115,7 +115,7 @@ impl ScaleClients {
                 number: clients,
                 keep_alive: through.keep_alive,
                 rate: through.rate,
-                seed: work.seed,
+                seed: plan.seed,
             }),
         };
         Ok(Self {

@@ -4,7 +4,7 @@ use replimeter_engine::{dialect::sync_reads, source::Member};
 use replimeter_instruments::stale::settings::{READERS, StalePlan, StaleSettings};
 use replimeter_model::{
     engine::Engine,
-    plan::Planned,
+    plan::Request,
     shape::Shape,
     target::{PRIMARY, Role, Target},
 };
@@ -14,9 +14,9 @@ use replimeter_run::cli_error::CliError;
 const PARTS: [&str; 5] = [PRIMARY, "writer", "reader", "third", READERS];
 
 /// Rejects invalid settings before anything is changed.
-pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
-    let work = &plan.plan;
-    for target in &plan.targets {
+pub(super) fn check(request: &Request<StaleSettings>) -> Result<(), CliError> {
+    let plan = &request.plan;
+    for target in &request.targets {
         // The servers of a running sandbox are known only after it is found.
         let names = match target {
             Target::Sandbox(spec) => spec.shape.nodes(),
@@ -32,14 +32,14 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
             );
             CliError::usage(message, hint)
         };
-        if let Some(writer) = work
+        if let Some(writer) = plan
             .writer
             .iter()
             .find(|writer| !known(writer) && *writer != PRIMARY)
         {
             return Err(refuse("the writer", writer, "name one of them"));
         }
-        if let Some(reader) = work
+        if let Some(reader) = plan
             .reader
             .iter()
             .find(|reader| !known(reader) && !PARTS[1..3].contains(&reader.as_str()))
@@ -50,7 +50,7 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
                 "name one of them, or writer or reader (the first other server)",
             ));
         }
-        let nodes = work
+        let nodes = plan
             .cases
             .iter()
             .flat_map(|case| &case.0)
@@ -63,19 +63,19 @@ pub(super) fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
             return Err(refuse("the load", node, hint));
         }
         if let Target::Sandbox(spec) = target {
-            waitable(spec.shape, work)?;
+            waitable(spec.shape, plan)?;
         }
     }
     Ok(())
 }
 
 /// Rejects a shape that supports none of the requested levels of read consistency.
-fn waitable(shape: Shape, work: &StalePlan) -> Result<(), CliError> {
+fn waitable(shape: Shape, plan: &StalePlan) -> Result<(), CliError> {
     // What a channel can do is the same on every engine.
     let engine = shape.engine().unwrap_or(Engine::MariaDb);
     let mut why = None;
-    for level in &work.read_consistency {
-        match sync_reads::guarantee(*level, engine, shape.mode(), work.timeout.0) {
+    for level in &plan.read_consistency {
+        match sync_reads::guarantee(*level, engine, shape.mode(), plan.timeout.0) {
             Ok(_) => return Ok(()),
             Err(reason) => why = Some(reason),
         }

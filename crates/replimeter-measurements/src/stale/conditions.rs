@@ -116,7 +116,7 @@ pub(super) fn place<'s>(
 ) -> Result<Option<Vec<PlacedLoad<'s>>>, CliError> {
     match sets.placed(case, cluster, readers)? {
         Ok(placed) => Ok(Some(placed)),
-        Err(reason) if cx.work.cases.len() > 1 => {
+        Err(reason) if cx.plan.cases.len() > 1 => {
             let hint = "name another server behind the @ of --load, or leave this case out";
             cx.warn([Warning::new(
                 WarningCode::CaseLeftOut,
@@ -141,15 +141,15 @@ pub(super) fn measure_cases<'s, 'a: 's>(
     start: &mut ServerStart<'_>,
     sets: &mut CaseLoads<'s>,
 ) -> Result<(), CliError> {
-    let work = cx.work;
+    let plan = cx.plan;
     let mut next_round = 1;
-    for case in &work.cases {
+    for case in &plan.cases {
         let Some(mut placed) = place(cx, sets, case, cluster, readers, start.shape)? else {
             continue;
         };
         // A load is read on its own server, unless readers are given.
-        let wanted = (!work.reader.is_empty()).then_some(readers);
-        let found = if work.check_load_reads {
+        let wanted = (!plan.reader.is_empty()).then_some(readers);
+        let found = if plan.check_load_reads {
             judged_readers(&placed, wanted, case)
         } else {
             Ok(readers.to_vec())
@@ -164,14 +164,14 @@ pub(super) fn measure_cases<'s, 'a: 's>(
         };
         sets.prepare(cx, &mut placed, cluster)?;
         for level in levels {
-            for pool in &work.session_reset {
+            for pool in &plan.session_reset {
                 if *level == ReadConsistency::Off && *pool != SessionReset::Keep {
                     continue;
                 }
                 let mut what = format!("{case}, {level}");
                 let condition = format!("{}, {what}, {}", start.shape, pool.name());
-                if work.starts > 1 {
-                    what = format!("{what}, start {} of {}", start.number, work.starts);
+                if plan.starts > 1 {
+                    what = format!("{what}, start {} of {}", start.number, plan.starts);
                 }
                 let case_condition = CaseCondition {
                     case,
@@ -210,10 +210,10 @@ pub(super) fn measure_case(
     first_round: u64,
     seen: &mut RoundsSeen<'_>,
 ) -> Result<u64, CliError> {
-    let work = cx.work;
-    let guarantees = stale::guarantees(cluster, readers, case_condition.level, work.timeout.0)?;
+    let plan = cx.plan;
+    let guarantees = stale::guarantees(cluster, readers, case_condition.level, plan.timeout.0)?;
     let clock = cx.clock;
-    let judging = work.check_load_reads.then(|| ReadJudging {
+    let judging = plan.check_load_reads.then(|| ReadJudging {
         versions: Versions::new(&clock),
         readers,
         guarantees: &guarantees,
@@ -224,7 +224,7 @@ pub(super) fn measure_case(
         &guarantees,
         shape,
         case_condition,
-        work.check_load_reads,
+        plan.check_load_reads,
     );
     cx.take(Call::Case(case))?;
     let part = MeasuredCase {

@@ -159,15 +159,15 @@ impl ReadJudging<'_> {
 
 /// Workloads and their data, for all cases of a target.
 pub(super) struct CaseLoads<'a> {
-    work: &'a StalePlan,
+    plan: &'a StalePlan,
     workloads: &'a [(String, Workload)],
     sets: Vec<DataSet>,
 }
 
 /// Reads every workload of a plan before anything is changed.
-pub(super) fn workloads(work: &StalePlan) -> Result<Vec<(String, Workload)>, CliError> {
+pub(super) fn workloads(plan: &StalePlan) -> Result<Vec<(String, Workload)>, CliError> {
     let mut read: Vec<(String, Workload)> = Vec::new();
-    for load in work.cases.iter().flat_map(|case| &case.0) {
+    for load in plan.cases.iter().flat_map(|case| &case.0) {
         if !read.iter().any(|(name, _)| *name == load.workload) {
             read.push((load.workload.clone(), workload(&load.workload)?));
         }
@@ -223,9 +223,9 @@ pub(super) fn load_on(case: &LoadCase, cluster: &Cluster, readers: &[ReaderRef])
 
 impl<'a> CaseLoads<'a> {
     /// Creates a state without data.
-    pub(super) fn new(work: &'a StalePlan, workloads: &'a [(String, Workload)]) -> Self {
+    pub(super) fn new(plan: &'a StalePlan, workloads: &'a [(String, Workload)]) -> Self {
         Self {
-            work,
+            plan,
             workloads,
             sets: Vec::new(),
         }
@@ -269,7 +269,7 @@ impl<'a> CaseLoads<'a> {
                     node: discovered.node.clone(),
                     server,
                     reads_only: !takes_writes,
-                    rate: match self.work.rate {
+                    rate: match self.plan.rate {
                         Some(LoadRate::PerSecond(rate)) => Some(self.open_loop(rate)),
                         // It is found by a trial.
                         Some(LoadRate::Percent(_)) | None => None,
@@ -308,7 +308,7 @@ impl<'a> CaseLoads<'a> {
                 continue;
             }
             let size = self
-                .work
+                .plan
                 .load_data_size
                 .unwrap_or_else(|| load.workload.default_size());
             let replicas = cluster.replica_nodes();
@@ -333,7 +333,7 @@ impl<'a> CaseLoads<'a> {
     fn open_loop(&self, rate: u64) -> OpenLoop {
         OpenLoop {
             rate,
-            arrivals: self.work.arrivals,
+            arrivals: self.plan.arrivals,
         }
     }
 
@@ -343,7 +343,7 @@ impl<'a> CaseLoads<'a> {
         cx: &mut RunContext<'_, Stale>,
         placed: &mut [PlacedLoad<'_>],
     ) -> Result<(), CliError> {
-        let Some(LoadRate::Percent(percent)) = self.work.rate.filter(|_| !placed.is_empty()) else {
+        let Some(LoadRate::Percent(percent)) = self.plan.rate.filter(|_| !placed.is_empty()) else {
             return Ok(());
         };
         let mut load = self.connect(cx, placed, None)?;

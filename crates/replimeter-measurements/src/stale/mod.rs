@@ -33,7 +33,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     compare::Quantity,
     load::{LoadRate, LoadSpec},
-    plan::{CoreUse, Planned, StopCondition},
+    plan::{CoreUse, Request, StopCondition},
     read_consistency::ReadConsistency,
     target::Target,
     warning::{Warning, WarningCode},
@@ -106,33 +106,33 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         plan.cores
     }
 
-    fn check(plan: &Planned<StaleSettings>) -> Result<(), CliError> {
-        check(plan)?;
-        workloads(&plan.plan).map(drop)
+    fn check(request: &Request<StaleSettings>) -> Result<(), CliError> {
+        check(request)?;
+        workloads(&request.plan).map(drop)
     }
 
     fn effects(
         effects: &mut PlanEffects<'_>,
-        plan: &Planned<StaleSettings>,
+        request: &Request<StaleSettings>,
     ) -> Result<(), CliError> {
-        let work = &plan.plan;
+        let plan = &request.plan;
         effects.written_targets();
         // A second connection of each kind for reads that wait.
         let waits = u64::from(
-            work.read_consistency
+            plan.read_consistency
                 .iter()
                 .any(|kind| *kind != ReadConsistency::Off),
         );
-        let loads = work
+        let loads = plan
             .cases
             .iter()
             .map(|case| load_connections(&case.0))
             .max();
         let more = waits + loads.unwrap_or(0);
-        if let Some(through) = &work.site {
+        if let Some(through) = &plan.site {
             site::effects(effects, through, more)?;
         } else {
-            effects.table(&format!("{} rows, updated at random", work.rows));
+            effects.table(&format!("{} rows, updated at random", plan.rows));
             effects.cost(
                 "primary",
                 4 + more,
@@ -144,42 +144,42 @@ Writes only to the schema `replimeter`, which it creates and drops.";
                 "a read by key per round, repeated without a pause until the row is visible",
             );
         }
-        effects.starts(work.starts, work.over);
-        let until = match work.until {
+        effects.starts(plan.starts, plan.over);
+        let until = match plan.until {
             StopCondition::Rounds(rounds) => format!("{rounds} rounds"),
             StopCondition::Elapsed(span) => format!("rounds for {span}"),
         };
-        effects.load(match work.check_load_reads {
+        effects.load(match plan.check_load_reads {
             true => "the load's own reads are checked; there are no separate rounds".to_owned(),
             false => format!(
                 "{until}, {} rounds at each point of the curve",
-                work.curve_rounds
+                plan.curve_rounds
             ),
         });
         let mut specs: Vec<(&LoadSpec, Option<LoadRate>)> = Vec::new();
-        for load in work.cases.iter().flat_map(|case| &case.0) {
-            if !specs.contains(&(load, work.rate)) {
-                specs.push((load, work.rate));
+        for load in plan.cases.iter().flat_map(|case| &case.0) {
+            if !specs.contains(&(load, plan.rate)) {
+                specs.push((load, plan.rate));
             }
         }
         effects.loads(&specs)
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let workloads = workloads(cx.work)?;
+        let workloads = workloads(cx.plan)?;
         let mut curves = Curves::new();
-        if let Some(through) = &cx.work.site {
+        if let Some(through) = &cx.plan.site {
             site::check(cx.source(), through)?;
-            return each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
+            return each_start(cx, cx.plan.starts, cx.plan.over, |cx, target, start| {
                 site::measure_start(cx, target, start, &workloads, &mut curves)
             });
         }
-        each_start(cx, cx.work.starts, cx.work.over, |cx, target, start| {
+        each_start(cx, cx.plan.starts, cx.plan.over, |cx, target, start| {
             measure_start(cx, target, start, &workloads, &mut curves)
         })
     }
 
-    fn accumulator(_: &Planned<StaleSettings>) -> Accumulator {
+    fn accumulator(_: &Request<StaleSettings>) -> Accumulator {
         Accumulator::default()
     }
 
@@ -223,7 +223,7 @@ Writes only to the schema `replimeter`, which it creates and drops.";
                 Some(format!("replication links: {}", sandbox.link.as_ref()?))
             }),
         );
-        if run.plan.target.multi_primary {
+        if run.request.target.multi_primary {
             target.options.push("multi-primary".to_owned());
         }
         Concluded {
@@ -265,22 +265,22 @@ fn measure_start(
     workloads: &[(String, Workload)],
     curves: &mut Curves,
 ) -> Result<(), CliError> {
-    let work = &cx.work.of_start(start);
+    let plan = &cx.plan.of_start(start);
     let servers = cx.open(target)?;
     let mut declared = to_measure(servers.as_ref());
-    declare_writer(&mut declared, work.writer.as_deref())?;
+    declare_writer(&mut declared, plan.writer.as_deref())?;
     cx.stage(Stage::Servers, "checking the servers");
     let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)
         .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
     cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-    let readers = stale::readers(&cluster, &work.reader)
+    let readers = stale::readers(&cluster, &plan.reader)
         .map_err(|error| CliError::usage(format!("the reader: {}", error.cause), error.hint))?;
     // Every level is checked before the first row is written; if these servers support only some, the others
     // are left out.
     let mut levels = Vec::new();
     let mut without = None;
-    for level in &work.read_consistency {
-        let found = match stale::guarantees(&cluster, &readers, *level, work.timeout.0) {
+    for level in &plan.read_consistency {
+        let found = match stale::guarantees(&cluster, &readers, *level, plan.timeout.0) {
             Ok(found) => found,
             Err(error) => {
                 without.get_or_insert(error);
@@ -288,7 +288,7 @@ fn measure_start(
             }
         };
         levels.push(*level);
-        if work.check_load_reads && found.iter().any(|guarantee| guarantee.by_commit_id) {
+        if plan.check_load_reads && found.iter().any(|guarantee| guarantee.by_commit_id) {
             let error = cluster.primary.session.precondition(
                 "making the load's reads wait",
                 "waiting by GTID would add a statement to the load whose reads are checked",
@@ -314,15 +314,15 @@ fn measure_start(
         start,
         mode: cluster.mode,
     })?;
-    let (table, found) = ProbeTable::create_with(&mut cluster, work.timeout.0, rows::COLUMNS)?;
+    let (table, found) = ProbeTable::create_with(&mut cluster, plan.timeout.0, rows::COLUMNS)?;
     cx.warn(found);
-    let mut result = stale::fill(&mut cluster, &readers, work, cx.stop).map_err(CliError::from);
+    let mut result = stale::fill(&mut cluster, &readers, plan, cx.stop).map_err(CliError::from);
     if result.is_ok() {
-        let mut sets = CaseLoads::new(work, workloads);
+        let mut sets = CaseLoads::new(plan, workloads);
         let mut start = ServerStart {
             number: start,
             shape: servers.label(),
-            plan: work,
+            plan,
             curves,
         };
         result = measure_cases(cx, &mut cluster, &readers, &levels, &mut start, &mut sets);

@@ -102,7 +102,7 @@ pub(super) fn measure_start(
     workloads: &[(String, Workload)],
     curves: &mut Curves,
 ) -> Result<(), CliError> {
-    let work = &cx.work.of_start(start);
+    let plan = &cx.plan.of_start(start);
     let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
     let found = load::claim(&mut cluster)?;
     cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
@@ -112,11 +112,11 @@ pub(super) fn measure_start(
         start,
         mode: cluster.mode,
     })?;
-    let mut sets = CaseLoads::new(work, workloads);
+    let mut sets = CaseLoads::new(plan, workloads);
     let mut start = ServerStart {
         number: start,
         shape: servers.label(),
-        plan: work,
+        plan,
         curves,
     };
     let result = posts(cx, &mut cluster, &mut sets).and_then(|rows| {
@@ -149,12 +149,12 @@ fn posts(
         cluster,
         &posts,
         ROWS,
-        cx.work.timeout.0,
+        cx.plan.timeout.0,
         &mut progress,
         cx.stop,
     )?;
     cx.warn(std::mem::take(&mut set.warnings));
-    let arrived = set.wait_on(&replicas, cx.work.timeout.0, cx.stop);
+    let arrived = set.wait_on(&replicas, cx.plan.timeout.0, cx.stop);
     let rows = set.rows;
     sets.add(set);
     arrived?;
@@ -169,14 +169,14 @@ fn cases<'s, 'a: 's>(
     start: &mut ServerStart<'_>,
     sets: &mut CaseLoads<'s>,
 ) -> Result<(), CliError> {
-    let work = cx.work;
-    let through = work.site.as_ref();
+    let plan = cx.plan;
+    let through = plan.site.as_ref();
     let through = through.ok_or_else(|| unexpected("the plan has no site"))?;
     let readers: Vec<ReaderRef> = (0..cluster.replicas.len())
         .map(ReaderRef::Replica)
         .collect();
     let mut next_round = 1;
-    for case in &work.cases {
+    for case in &plan.cases {
         let Some(mut placed) = place(cx, sets, case, cluster, &readers, start.shape)? else {
             continue;
         };
@@ -212,8 +212,8 @@ fn cases<'s, 'a: 's>(
                 };
                 let mut what = format!("{case}, {}, {}", remedy.name(), site_case.connections());
                 let condition = format!("{}, {what}", start.shape);
-                if work.starts > 1 {
-                    what = format!("{what}, start {} of {}", start.number, work.starts);
+                if plan.starts > 1 {
+                    what = format!("{what}, start {} of {}", start.number, plan.starts);
                 }
                 let case_condition = CaseCondition {
                     case,

@@ -25,7 +25,7 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     compare::Quantity,
-    plan::{CoreUse, Planned},
+    plan::{CoreUse, Request},
     replication::Mode,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -142,8 +142,11 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         }))
     }
 
-    fn effects(effects: &mut PlanEffects<'_>, plan: &Planned<TapSettings>) -> Result<(), CliError> {
-        let work = &plan.plan;
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        request: &Request<TapSettings>,
+    ) -> Result<(), CliError> {
+        let plan = &request.plan;
         effects.targets();
         effects.servers(
             "follows the binary logs of the primary and of each replica, as a replica does",
@@ -154,18 +157,18 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
             5,
             format!(
                 "sends its binary log once, and twice for the first {}",
-                work.floor_duration
+                plan.floor_duration
             ),
         );
         effects.cost("each replica", 4, "sends its binary log once");
         effects.writes("nothing");
-        effects.until(work.duration);
+        effects.until(plan.duration);
         Ok(())
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let work = cx.work;
-        let [target] = cx.plan.targets.as_slice() else {
+        let plan = cx.plan;
+        let [target] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
         let (servers, mut cluster) = cx.open_checked_by(target, tap::check)?;
@@ -178,7 +181,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         })?;
         let logs = Progress::new(Stage::Measure, "following the binary logs");
         cx.observers.progress(logs.clone());
-        let until = work.duration.map(|duration| duration.0.as_secs_f64());
+        let until = plan.duration.map(|duration| duration.0.as_secs_f64());
         let shown = cx.options.lines || cx.is_watched();
         let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
         let folder = cx.run_dir.path().to_owned();
@@ -207,7 +210,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         let mut listener = Listener { on: &mut on, stop };
         let result = tap::run(
             &mut cluster,
-            work,
+            plan,
             &clock,
             real_time,
             &folder,
@@ -220,7 +223,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         cx.close(servers);
         let (mut outcome, failure) = ended?;
         let left = cx.observers.finished();
-        let asked = work.duration.is_some() && left.is_none();
+        let asked = plan.duration.is_some() && left.is_none();
         outcome.warnings.extend(left);
         let interrupted = outcome.interrupted;
         cx.take(Call::Outcome(Box::new(outcome)))?;
@@ -232,7 +235,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         }
     }
 
-    fn accumulator(_: &Planned<TapSettings>) -> Accumulator {
+    fn accumulator(_: &Request<TapSettings>) -> Accumulator {
         Accumulator {
             label: String::new(),
             mode: Mode::None,

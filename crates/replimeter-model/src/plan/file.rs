@@ -23,9 +23,9 @@ pub struct PlanFile<S> {
     pub settings: S,
 }
 
-/// A complete plan, ready to run.
+/// What was requested: the settings with every default, and their plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned<S: Settings> {
+pub struct Request<S: Settings> {
     /// Title of the run in reports.
     pub title: Option<String>,
     /// The target with every default.
@@ -99,10 +99,10 @@ impl<S: Settings> PlanFile<S> {
     ///
     /// # Errors
     /// When settings contradict each other or name what does not exist.
-    pub fn plan(mut self) -> Result<Planned<S>, PlanError> {
+    pub fn plan(mut self) -> Result<Request<S>, PlanError> {
         self.target.check_values()?;
         let (targets, plan) = self.settings.plan(&mut self.target)?;
-        Ok(Planned {
+        Ok(Request {
             title: self.title,
             target: self.target,
             targets,
@@ -115,7 +115,7 @@ impl<S: Settings> PlanFile<S> {
     ///
     /// # Errors
     /// When settings contradict each other or name what does not exist.
-    pub fn plan_of(self, text: &str) -> Result<Planned<S>, PlanError> {
+    pub fn plan_of(self, text: &str) -> Result<Request<S>, PlanError> {
         self.plan().map_err(|error| match error {
             PlanError::Contradiction(message) => {
                 let lines = place::named(&message, text, &["target", S::NAME]);
@@ -126,7 +126,7 @@ impl<S: Settings> PlanFile<S> {
     }
 }
 
-impl<S: Settings> Planned<S> {
+impl<S: Settings> Request<S> {
     /// Returns the text of `plan.toml`, with all defaults.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl<S: Settings> Planned<S> {
 }
 
 /// Returns it as a plan file.
-impl<S: Settings> Serialize for Planned<S> {
+impl<S: Settings> Serialize for Request<S> {
     fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("command", S::NAME)?;

@@ -21,7 +21,7 @@ pub use self::{
     checks::requires,
     core_use::{CoreUse, Decision},
     explain::explain,
-    file::{PlanFile, Planned, command},
+    file::{PlanFile, Request, command},
     one_or_more::OneOrMore,
     settings::{Settings, default_text, is_absent, on_off, with_default},
     stop_condition::{DEFAULT_ROUNDS, StopCondition},

@@ -43,7 +43,7 @@ use replimeter_model::{
     host::FlushLatency,
     load::RatedLoad,
     manifest::{self, MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
-    plan::{CoreUse, Decision, Planned, Settings},
+    plan::{CoreUse, Decision, Request, Settings},
     target::Target,
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -60,7 +60,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const REMOVAL: Duration = Duration::from_secs(5);
 
 /// The surroundings of a plan that is run.
-pub(crate) struct RunRequest<'a> {
+pub(crate) struct RunSurroundings<'a> {
     /// The source of its servers.
     pub(crate) servers: &'a mut dyn ServerSource,
     pub(crate) host: &'a Host<'a>,
@@ -70,10 +70,10 @@ pub(crate) struct RunRequest<'a> {
 
 /// The context of a run.
 pub struct RunContext<'a, M: Measurement> {
-    /// The plan with every default.
-    pub plan: &'a Planned<M::Settings>,
-    /// The measurement's own plan.
-    pub work: &'a Plan<M>,
+    /// What was requested, with every default.
+    pub request: &'a Request<M::Settings>,
+    /// Its plan.
+    pub plan: &'a Plan<M>,
     /// Options of the command line only.
     pub options: M::Options,
     /// The run's clock.
@@ -114,8 +114,8 @@ pub struct RunContext<'a, M: Measurement> {
 }
 
 /// Returns the text of `plan.toml`.
-pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, CliError> {
-    plan.to_toml().map_err(|error| {
+pub(crate) fn plan_text<S: Settings>(request: &Request<S>) -> Result<String, CliError> {
+    request.to_toml().map_err(|error| {
         CliError::failed(
             format!("cannot write the plan: {error}"),
             "report this as a bug",
@@ -126,24 +126,26 @@ pub(crate) fn plan_text<S: Settings>(plan: &Planned<S>) -> Result<String, CliErr
 impl<'a, M: Measurement> RunContext<'a, M> {
     /// Creates the run directory, and writes the plan into it before anything else happens.
     pub(crate) fn begin(
-        plan: &'a Planned<M::Settings>,
-        request: RunRequest<'a>,
+        request: &'a Request<M::Settings>,
+        surroundings: RunSurroundings<'a>,
         options: M::Options,
         stop: &'a AtomicBool,
     ) -> Result<Self, CliError> {
-        let RunRequest {
+        let RunSurroundings {
             servers,
             host,
             output,
             mut warnings,
-        } = request;
+        } = surroundings;
         let run_dir = RunDir::create(output.run_dir.as_deref(), M::Settings::NAME)?;
-        let plan_text = plan_text(plan)?;
+        let plan_text = plan_text(request)?;
         write_text(&run_dir.file(PLAN), &plan_text)?;
         let journal = Journal::create(&run_dir.file(JOURNAL))?;
         let clock = Clock::start();
         let watch = Rc::new(RefCell::new(HostWatch::new(&clock)));
-        let data = servers.data_folder().filter(|_| !are_given(&plan.targets));
+        let data = servers
+            .data_folder()
+            .filter(|_| !are_given(&request.targets));
         let flushed = data.and_then(|folder| {
             let before = watch.borrow_mut().flush(&folder);
             watch.borrow_mut().flushes(before, None);
@@ -158,7 +160,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         ];
         all.extend(M::observer(&options, host.screen));
         let observers = Observers::new(all, stop);
-        let mut cores = M::client(&plan.plan);
+        let mut cores = M::client(&request.plan);
         let awake = match cores.keep_awake.on {
             true => keep_awake(&mut warnings),
             false => None,
@@ -184,8 +186,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             sandboxes: Vec::new(),
         };
         let mut cx = Self {
-            plan,
-            work: &plan.plan,
+            request,
+            plan: &request.plan,
             options,
             // Once, since it takes many readings.
             clock_step: clock.step(),
@@ -197,7 +199,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             run_dir,
             manifest,
             warnings: Vec::new(),
-            accumulator: M::accumulator(plan),
+            accumulator: M::accumulator(request),
             servers,
             host,
             plan_text,
@@ -294,7 +296,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
 
     /// Checks that every target is possible before the first is measured.
     pub fn check_available(&self) -> Result<(), CliError> {
-        let mut targets = self.plan.targets.iter();
+        let mut targets = self.request.targets.iter();
         Ok(targets.try_for_each(|target| self.servers.check_available(target))?)
     }
 
@@ -309,7 +311,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     /// The failure of an observer, such as a full disk.
     pub fn take(&mut self, call: M::Call) -> Result<(), CliError> {
         let journaled = self.journal.add(&call);
-        M::take(&mut self.accumulator, self.work, call, &mut self.rows);
+        M::take(&mut self.accumulator, self.plan, call, &mut self.rows);
         let now = self.clock.now();
         if now < self.rows_due {
             let full = self.rows.take_full();
@@ -327,7 +329,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     fn ending(&self, failure: Option<CliError>) -> RunEnd {
         let host = self.watch.borrow().record();
         // Servers on this machine and loads use its cores by design.
-        let own = are_given(&self.plan.targets) && !self.cores.shared;
+        let own = are_given(&self.request.targets) && !self.cores.shared;
         let client_only = own && self.awake.is_none();
         let mut warnings = self.warnings.clone();
         warnings.extend(host::warnings(&host, client_only));

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
-use replimeter_model::plan::{PlanError, Planned, Settings, TargetSettings};
+use replimeter_model::plan::{PlanError, Request, Settings, TargetSettings};
 use replimeter_model::{envelope::Envelope, record::Distribution, target::Target, time::Nanos};
 use replimeter_render::chart::{self, Axis, Chart, Mark, Point, Scale};
 use replimeter_render::report::{Block, Cell, Report, Table};
@@ -93,14 +93,14 @@ impl Measurement for Ping {
     type Columns = Trips;
     type Results = PingResults;
 
-    fn effects(of: &mut PlanEffects<'_>, plan: &Planned<PingSettings>) -> Result<(), CliError> {
+    fn effects(of: &mut PlanEffects<'_>, request: &Request<PingSettings>) -> Result<(), CliError> {
         of.targets();
-        of.load(format!("{} questions to every server", plan.plan));
+        of.load(format!("{} questions to every server", request.plan));
         Ok(())
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let (servers, questions) = (cx.open(&cx.plan.targets[0])?, *cx.work);
+        let (servers, questions) = (cx.open(&cx.request.targets[0])?, *cx.plan);
         cx.record_sandbox(servers.label(), servers.record(), Vec::new())?;
         let members = servers.members().iter();
         let sessions = members.map(|member| replimeter_engine::Session::open(&member.node));
@@ -123,7 +123,7 @@ impl Measurement for Ping {
         Ok(())
     }
 
-    fn accumulator(_: &Planned<PingSettings>) -> Self::Accumulator {
+    fn accumulator(_: &Request<PingSettings>) -> Self::Accumulator {
         BTreeMap::new()
     }
 
@@ -144,7 +144,7 @@ impl Measurement for Ping {
         });
         let rows = rows.collect();
         Concluded {
-            target: run.target(run.plan.targets[0].label(), Vec::new()),
+            target: run.target(run.request.targets[0].label(), Vec::new()),
             results: PingResults { rows },
             ..Concluded::default()
         }
