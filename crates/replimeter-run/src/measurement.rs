@@ -31,11 +31,12 @@ use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    advice::{outcome_of, with_advice},
+    advice::outcome_of,
     context::{RunContext, to_measure},
     end::RunEnd,
 };
 pub(super) use self::{
+    advice::with_advice,
     context::{RunSurroundings, plan_text},
     end::LastCall,
 };

@@ -12,6 +12,7 @@ use crate::backlog::{
     windows::{BacklogWindows, add_windows},
 };
 use clap::Command;
+use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     Listener,
     backlog::{
@@ -20,7 +21,7 @@ use replimeter_instruments::{
         settings::{BacklogPlan, BacklogSettings},
     },
     load::Workload,
-    preflight::Cluster,
+    preflight::{self, Cluster},
     table::ProbeTable,
 };
 use replimeter_model::{
@@ -255,8 +256,26 @@ fn measure_start(
     target: &Target,
     workloads: &[Workload],
 ) -> Result<(), CliError> {
+    let (outcome, load, ended) =
+        cx.on_checked(target, preflight::check, |cx, servers, cluster| {
+            on_servers(cx, servers, cluster, workloads)
+        })?;
+    cx.take(Call::ShapeEnded {
+        rows: outcome.rows,
+        measured: outcome.measured,
+        load,
+    })?;
+    ended
+}
+
+/// Measures checked servers; returns also how that ended.
+fn on_servers(
+    cx: &mut RunContext<'_, Backlog>,
+    servers: &dyn Servers,
+    mut cluster: Cluster,
+    workloads: &[Workload],
+) -> Result<(Outcome, Vec<LoadRecord>, Result<(), CliError>), CliError> {
     let plan = cx.plan;
-    let (servers, mut cluster) = cx.open_checked(target)?;
     backlog::check(&mut cluster, plan)?;
     // Dropping the table releases the lock that excludes other runs.
     let (table, found) = ProbeTable::create(&mut cluster, plan.timeout.0)?;
@@ -274,28 +293,15 @@ fn measure_start(
         .is_ok_and(|(outcome, _)| outcome.failure.is_some());
     let members = failed.then(|| cluster.members_now()).flatten();
     // On every outcome, the table is dropped first.
-    cx.remove_table(table, &mut cluster, servers.as_ref());
+    cx.remove_table(table, &mut cluster, servers);
     if !cx.keep_cores_awake() {
         cx.warn(idle);
     }
     drop(cluster);
-    let ended = match &result {
-        Ok((outcome, _)) => with_causes(
-            CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
-            fallen_back,
-            members,
-            servers.as_ref(),
-        ),
-        Err(_) => Ok(()),
-    };
-    cx.close(servers);
     let (outcome, load) = result?;
-    cx.take(Call::ShapeEnded {
-        rows: outcome.rows,
-        measured: outcome.measured,
-        load,
-    })?;
-    ended
+    let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
+    let ended = with_causes(failure, fallen_back, members, servers);
+    Ok((outcome, load, ended))
 }
 
 /// Measures under the plan's load. On every outcome, stops the load and removes its data. `temporary` servers

@@ -45,7 +45,6 @@ use replimeter_run::{
     dry_run::PlanEffects,
     figures::{FigureSpec, Figures, SampleFile},
     options::{is_sandbox_option, with_help},
-    to_measure,
 };
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
@@ -196,34 +195,35 @@ Terms of the report:
             jitter: zero,
             bandwidth: None,
         });
-        let mut servers = cx.open(&Target::Sandbox(spec))?;
-        let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
-        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-        // The link starts without a delay; the record lists the delays that follow.
-        if let Some(record) = cx.manifest.sandboxes.last_mut() {
-            let delays: Vec<String> = link_delays.iter().map(ToString::to_string).collect();
-            record.link = Some(format!("{} one way, one after another", delays.join(", ")));
-        }
-        cx.write_manifest()?;
-        let possible = lag::available_methods(&mut cluster, &plan.lag.method)?;
-        cx.warn(possible.warnings.iter().cloned());
-        let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
-        cx.warn(found);
-        cx.take(Call::Shape {
-            label: servers.label().to_owned(),
-            mode: cluster.mode,
-            replicas: cluster.replica_names(),
-            methods: possible.methods.clone(),
-        })?;
-        let faults = servers
-            .faults()
-            .ok_or_else(|| unexpected("these servers support no fault injection"))?;
-        let result = measure_repetitions(cx, faults, &mut cluster, &possible, link_delays);
-        // The servers are removed anyway.
-        table.abandon();
-        drop(cluster);
-        cx.close(servers);
-        result
+        cx.on_checked(
+            &Target::Sandbox(spec),
+            preflight::check,
+            |cx, servers, mut cluster| {
+                // The link starts without a delay; the record lists the delays that follow.
+                if let Some(record) = cx.manifest.sandboxes.last_mut() {
+                    let delays: Vec<String> = link_delays.iter().map(ToString::to_string).collect();
+                    record.link = Some(format!("{} one way, one after another", delays.join(", ")));
+                }
+                cx.write_manifest()?;
+                let possible = lag::available_methods(&mut cluster, &plan.lag.method)?;
+                cx.warn(possible.warnings.iter().cloned());
+                let (table, found) = ProbeTable::create(&mut cluster, plan.lag.timeout.0)?;
+                cx.warn(found);
+                cx.take(Call::Shape {
+                    label: servers.label().to_owned(),
+                    mode: cluster.mode,
+                    replicas: cluster.replica_names(),
+                    methods: possible.methods.clone(),
+                })?;
+                let faults = servers
+                    .faults()
+                    .ok_or_else(|| unexpected("these servers support no fault injection"))?;
+                let result = measure_repetitions(cx, faults, &mut cluster, &possible, link_delays);
+                // The servers are removed anyway.
+                table.abandon();
+                result
+            },
+        )
     }
 
     fn accumulator(request: &Request<CalibrateSettings>) -> Accumulator {

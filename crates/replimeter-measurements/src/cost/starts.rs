@@ -150,7 +150,6 @@ impl Starts<'_> {
         let what = format!("round {}, {}", self.round, entry.label());
         let starting = Progress::new(Stage::Servers, "starting").part(&what);
         cx.observers.progress(starting.with(self.left(cx.clock)));
-        let mut servers = cx.open(&Target::Sandbox(entry.shape.spec.clone()))?;
         let start = Start {
             entry,
             what,
@@ -158,12 +157,15 @@ impl Starts<'_> {
             first,
             side,
         };
-        let result = self.measure(cx, servers.as_mut(), &start);
-        cx.take(Call::StartEnded {
-            rows: (first..first + conditions.len()).collect(),
-            side,
-        })?;
-        cx.close(servers);
+        let target = Target::Sandbox(entry.shape.spec.clone());
+        let result = cx.on_servers(&target, |cx, servers| {
+            let result = self.measure(cx, servers, &start);
+            cx.take(Call::StartEnded {
+                rows: (first..first + conditions.len()).collect(),
+                side,
+            })?;
+            result
+        });
         self.done_s += self.planned(conditions.len());
         result.map_err(|failure| match failure.kind {
             FailureKind::Interrupted => CliError::partial(),

@@ -15,6 +15,7 @@ use crate::{
     window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::Command;
+use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     Listener,
     exposure::{
@@ -22,6 +23,7 @@ use replimeter_instruments::{
         results::{ExposureDocument, ExposureResults, ExposureRow, ExposureSample, ExposureWindow},
         settings::{ExposurePlan, ExposureSettings},
     },
+    preflight::Cluster,
 };
 use replimeter_model::{
     plan::{CoreUse, Request},
@@ -131,44 +133,44 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         let [target] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
-        let (servers, mut cluster) = cx.open_checked_by(target, exposure::check)?;
-        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-        cx.take(Call::Shape {
-            label: servers.label().to_owned(),
-            mode: cluster.mode,
-        })?;
-        let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
-        let mut on = |event| match event {
-            Event::Sample(sample) => cx
-                .take(Call::Sample(sample))
-                .map_err(|failure| failure.message),
-            Event::Window(window) => {
-                let seconds = plan.duration.0.as_secs_f64();
-                let exposed = "transactions exposed (max)";
-                cx.observers.progress(
-                    Progress::new(Stage::Measure, "polling the replicas")
-                        .done(window.end_us / 1e6, Some(seconds), "s")
-                        .with(ProgressDetail::Count(
-                            window.transactions_max,
-                            exposed.into(),
-                        )),
-                );
-                cx.take(Call::Window(window))
-                    .map_err(|failure| failure.message)
-            }
-            Event::Note(text) => {
-                cx.observers.emit(run::Event::Note(&text));
-                Ok(())
-            }
-        };
-        let mut listener = Listener { on: &mut on, stop };
-        let result = exposure::run(&mut cluster, plan, &clock, real_time, &mut listener);
-        drop(cluster);
-        let ended = outcome_of(result, servers.as_ref(), |outcome| {
-            (outcome.failure.take(), &mut outcome.warnings)
-        });
-        cx.close(servers);
-        let (outcome, failure) = ended?;
+        let measure =
+            |cx: &mut RunContext<'_, Self>, servers: &mut dyn Servers, mut cluster: Cluster| {
+                cx.take(Call::Shape {
+                    label: servers.label().to_owned(),
+                    mode: cluster.mode,
+                })?;
+                let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
+                let mut on = |event| match event {
+                    Event::Sample(sample) => cx
+                        .take(Call::Sample(sample))
+                        .map_err(|failure| failure.message),
+                    Event::Window(window) => {
+                        let seconds = plan.duration.0.as_secs_f64();
+                        let exposed = "transactions exposed (max)";
+                        cx.observers.progress(
+                            Progress::new(Stage::Measure, "polling the replicas")
+                                .done(window.end_us / 1e6, Some(seconds), "s")
+                                .with(ProgressDetail::Count(
+                                    window.transactions_max,
+                                    exposed.into(),
+                                )),
+                        );
+                        cx.take(Call::Window(window))
+                            .map_err(|failure| failure.message)
+                    }
+                    Event::Note(text) => {
+                        cx.observers.emit(run::Event::Note(&text));
+                        Ok(())
+                    }
+                };
+                let mut listener = Listener { on: &mut on, stop };
+                let result = exposure::run(&mut cluster, plan, &clock, real_time, &mut listener);
+                drop(cluster);
+                outcome_of(result, servers, |outcome| {
+                    (outcome.failure.take(), &mut outcome.warnings)
+                })
+            };
+        let (outcome, failure) = cx.on_checked(target, exposure::check, measure)?;
         let interrupted = outcome.interrupted;
         cx.take(Call::Outcome(Box::new(outcome)))?;
         match failure {

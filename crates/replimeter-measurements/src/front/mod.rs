@@ -143,27 +143,25 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         };
         // Before anything is changed.
         let listener = serve::listen(cx)?;
-        let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
-        let found = load::claim(&mut cluster)?;
-        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-        cx.take(Call::Warnings(found))?;
-        cx.take(Call::Shape {
-            label: servers.label().to_owned(),
-            mode: cluster.mode,
-        })?;
-        let mut data = Data {
-            primary: cluster.primary.node.clone(),
-            sets: Vec::new(),
-            stays: servers.is_temporary(),
-        };
-        let result = serve::serve(cx, listener, &mut cluster, &mut data);
-        cx.stage(Stage::CleanUp, "removing the posts");
-        let mut warnings = restore(&data);
-        warnings.extend(data.remove());
-        cx.warn(warnings);
-        drop(cluster);
-        cx.close(servers);
-        result
+        cx.on_checked(target, load::check, |cx, servers, mut cluster| {
+            let found = load::claim(&mut cluster)?;
+            cx.take(Call::Warnings(found))?;
+            cx.take(Call::Shape {
+                label: servers.label().to_owned(),
+                mode: cluster.mode,
+            })?;
+            let mut data = Data {
+                primary: cluster.primary.node.clone(),
+                sets: Vec::new(),
+                stays: servers.is_temporary(),
+            };
+            let result = serve::serve(cx, listener, &mut cluster, &mut data);
+            cx.stage(Stage::CleanUp, "removing the posts");
+            let mut warnings = restore(&data);
+            warnings.extend(data.remove());
+            cx.warn(warnings);
+            result
+        })
     }
 
     fn accumulator(_: &Request<FrontSettings>) -> Accumulator {

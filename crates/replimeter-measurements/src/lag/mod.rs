@@ -17,6 +17,7 @@ use std::path::Path;
 
 use crate::lag::{report::report, samples::Samples};
 use clap::{Args, Command};
+use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     Listener,
     lag::{
@@ -26,11 +27,12 @@ use replimeter_instruments::{
         settings::{LagPlan, LagSettings, Method, StampJoin, WritePattern},
     },
     load::Workload,
-    preflight::{CheckedReplica, Cluster},
+    preflight::{self, CheckedReplica, Cluster},
     table::{ProbeTable, RowBudget},
 };
 use replimeter_model::{
     compare::Quantity,
+    load::LoadRecord,
     plan::{CoreUse, Request, StopCondition, WarmUp},
     target::{NULL_REPLICA, Target},
 };
@@ -245,7 +247,26 @@ fn measure_start(
     workloads: &[Workload],
 ) -> Result<(), CliError> {
     let plan = &cx.plan.of_start(start);
-    let (servers, mut cluster) = cx.open_checked(target)?;
+    let (outcome, load, ended) =
+        cx.on_checked(target, preflight::check, |cx, servers, cluster| {
+            on_servers(cx, servers, cluster, plan, start, workloads)
+        })?;
+    cx.take(Call::ShapeEnded {
+        outcome: Box::new(outcome),
+        load,
+    })?;
+    ended
+}
+
+/// Measures checked servers; returns also how that ended.
+fn on_servers(
+    cx: &mut RunContext<'_, Lag>,
+    servers: &dyn Servers,
+    mut cluster: Cluster,
+    plan: &LagPlan,
+    start: u32,
+    workloads: &[Workload],
+) -> Result<(Outcome, Vec<LoadRecord>, Result<(), CliError>), CliError> {
     let names = match cluster.replicas.len() {
         0 => vec![NULL_REPLICA.to_owned()],
         _ => cluster.replica_names(),
@@ -278,26 +299,15 @@ fn measure_start(
         .is_ok_and(|outcome| outcome.failure.is_some());
     let members = failed.then(|| cluster.members_now()).flatten();
     // On every outcome, the table is dropped first.
-    cx.remove_table(table, &mut cluster, servers.as_ref());
+    cx.remove_table(table, &mut cluster, servers);
     if !cx.keep_cores_awake() {
         cx.warn(idle);
     }
     drop(cluster);
-    let ended = match &result {
-        Ok(outcome) => with_causes(
-            CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted),
-            fallen_back,
-            members,
-            servers.as_ref(),
-        ),
-        Err(_) => Ok(()),
-    };
-    cx.close(servers);
-    cx.take(Call::ShapeEnded {
-        outcome: Box::new(result?),
-        load,
-    })?;
-    ended
+    let outcome = result?;
+    let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
+    let ended = with_causes(failure, fallen_back, members, servers);
+    Ok((outcome, load, ended))
 }
 
 /// Measures, and passes on the results.

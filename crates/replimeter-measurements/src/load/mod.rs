@@ -180,38 +180,36 @@ Terms of the report:
             return Err(unexpected("expected exactly one target"));
         };
         let workloads = workloads(plan)?;
-        let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
-        let found = load::claim(&mut cluster)?;
-        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-        cx.take(Call::Warnings(found))?;
-        let mut data = Data {
-            primary: cluster.primary.node.clone(),
-            sets: Vec::new(),
-            stays: plan.keep_data || servers.is_temporary(),
-        };
-        cx.take(Call::Shape {
-            label: servers.label().to_owned(),
-            mode: cluster.mode,
-        })?;
-        let meter = Meter::open(&metered(servers.as_ref(), &cluster), &cx.clock)?;
-        cx.take(Call::Warnings(meter.warnings()))?;
-        let watch = ResourceWatch::start(meter, METER_INTERVAL);
-        let result = measure(cx, &workloads, &mut cluster, &watch, &mut data);
-        watch.finish();
-        // A load that no replica followed, or that did not wait as configured, does not describe this mode.
-        let fallen_back = cluster.fall_back_reason();
-        let members = result.as_ref().err().and_then(|_| cluster.members_now());
-        let failure = cx.accumulator.failure.take();
-        let failure = failure.or_else(|| cluster.verify().err().map(CliError::from));
-        let ended = with_causes(failure, fallen_back, members, servers.as_ref());
-        cx.stage(Stage::CleanUp, "removing the data");
-        cx.take(Call::Warnings(data.remove()))?;
-        drop(cluster);
-        cx.close(servers);
-        match result {
-            Err(error) if cx.accumulator.results.is_empty() => Err(error),
-            result => ended.and(result),
-        }
+        cx.on_checked(target, load::check, |cx, servers, mut cluster| {
+            let found = load::claim(&mut cluster)?;
+            cx.take(Call::Warnings(found))?;
+            let mut data = Data {
+                primary: cluster.primary.node.clone(),
+                sets: Vec::new(),
+                stays: plan.keep_data || servers.is_temporary(),
+            };
+            cx.take(Call::Shape {
+                label: servers.label().to_owned(),
+                mode: cluster.mode,
+            })?;
+            let meter = Meter::open(&metered(servers, &cluster), &cx.clock)?;
+            cx.take(Call::Warnings(meter.warnings()))?;
+            let watch = ResourceWatch::start(meter, METER_INTERVAL);
+            let result = measure(cx, &workloads, &mut cluster, &watch, &mut data);
+            watch.finish();
+            // A load that no replica followed, or that did not wait as configured, does not describe this mode.
+            let fallen_back = cluster.fall_back_reason();
+            let members = result.as_ref().err().and_then(|_| cluster.members_now());
+            let failure = cx.accumulator.failure.take();
+            let failure = failure.or_else(|| cluster.verify().err().map(CliError::from));
+            let ended = with_causes(failure, fallen_back, members, servers);
+            cx.stage(Stage::CleanUp, "removing the data");
+            cx.take(Call::Warnings(data.remove()))?;
+            match result {
+                Err(error) if cx.accumulator.results.is_empty() => Err(error),
+                result => ended.and(result),
+            }
+        })
     }
 
     fn accumulator(_: &Request<LoadSettings>) -> Accumulator {

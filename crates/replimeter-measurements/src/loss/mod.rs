@@ -292,36 +292,36 @@ fn crash(cx: &mut RunContext<'_, Loss>, case: usize, number: u64) -> Result<Cras
     let plan = cx.plan;
     let LossCase { label, spec } = cx.accumulator.cells[case].case.clone();
     let head = format!("crash {number} of {}, {label}", plan.crashes);
-    let mut servers = cx.open(&Target::Sandbox(spec.clone()))?;
-    let mut cluster = preflight::check(&to_measure(servers.as_ref()))?;
-    if cx.accumulator.cells[case].records.is_empty() {
-        cx.record_servers(&label, servers.as_ref(), &mut cluster)?;
-        cx.take(Call::Case {
-            case,
-            engine: cluster.primary.facts.engine.name().to_owned(),
-            mode: cluster.mode,
-        })?;
-    }
-    let observers = &cx.observers;
-    let context = CrashContext {
-        plan,
-        clock: &cx.clock,
-        say: &|text| {
-            let operation = Progress::new(Stage::Measure, text.to_owned());
-            observers.progress(operation.part(&head));
-        },
-        stop: cx.stop,
-        set_timeout: !timeout_chosen(&spec),
-    };
-    let faults = servers
-        .faults()
-        .ok_or_else(|| unexpected("these servers support no fault injection"))?;
-    let crashed = loss::crash(&mut cluster, &context, number, faults);
-    drop(cluster);
-    cx.close(servers);
+    let target = Target::Sandbox(spec.clone());
+    let crashed = cx.on_servers(&target, |cx, servers| {
+        let mut cluster = preflight::check(&to_measure(servers))?;
+        if cx.accumulator.cells[case].records.is_empty() {
+            cx.record_servers(&label, servers, &mut cluster)?;
+            cx.take(Call::Case {
+                case,
+                engine: cluster.primary.facts.engine.name().to_owned(),
+                mode: cluster.mode,
+            })?;
+        }
+        let observers = &cx.observers;
+        let context = CrashContext {
+            plan,
+            clock: &cx.clock,
+            say: &|text| {
+                let operation = Progress::new(Stage::Measure, text.to_owned());
+                observers.progress(operation.part(&head));
+            },
+            stop: cx.stop,
+            set_timeout: !timeout_chosen(&spec),
+        };
+        let faults = servers
+            .faults()
+            .ok_or_else(|| unexpected("these servers support no fault injection"))?;
+        Ok(loss::crash(&mut cluster, &context, number, faults)?)
+    })?;
     Ok(CrashRecord {
         shape: label,
-        ..crashed?
+        ..crashed
     })
 }
 

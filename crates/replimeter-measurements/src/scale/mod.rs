@@ -279,11 +279,9 @@ impl Starts {
             .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))
             .ok_or_else(|| unexpected("no target has this shape"))?;
         let place = format!("start {} of {}, {shape}", self.begun, self.all);
-        let servers = cx
-            .open(target)
-            .map_err(|failure| failure.for_shape(&place, true))?;
-        let result = self.measure(cx, servers.as_ref(), replicas, round, &place);
-        cx.close(servers);
+        let result = cx.on_servers(target, |cx, servers| {
+            self.measure(cx, servers, replicas, round, &place)
+        });
         result.map_err(|failure| failure.for_shape(&place, true))
     }
 

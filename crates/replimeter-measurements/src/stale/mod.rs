@@ -18,7 +18,7 @@ use crate::stale::{
     report::{answer, label, report},
     samples::SampleLabels,
 };
-use replimeter_engine::source::Servers;
+use replimeter_engine::source::{Member, Servers};
 use replimeter_instruments::{
     load::Workload,
     preflight::{self, Cluster},
@@ -45,7 +45,7 @@ use replimeter_run::{
     dry_run::{PlanEffects, load_connections},
     each_start,
     figures::{FigureSpec, Figures, SampleFile},
-    to_measure, with_advice, with_causes,
+    with_causes,
 };
 
 use self::{
@@ -266,13 +266,26 @@ fn measure_start(
     curves: &mut Curves,
 ) -> Result<(), CliError> {
     let plan = &cx.plan.of_start(start);
-    let servers = cx.open(target)?;
-    let mut declared = to_measure(servers.as_ref());
-    declare_writer(&mut declared, plan.writer.as_deref())?;
-    cx.stage(Stage::Servers, "checking the servers");
-    let mut cluster = preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)
-        .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
-    cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
+    let check = |members: &[Member]| -> Result<Cluster, CliError> {
+        let mut declared = members.to_vec();
+        declare_writer(&mut declared, plan.writer.as_deref())?;
+        Ok(preflight::check_for(&declared, &stale::WRITER_PRIVILEGES)?)
+    };
+    cx.on_checked(target, check, |cx, servers, cluster| {
+        on_servers(cx, servers, cluster, plan, start, workloads, curves)
+    })
+}
+
+/// Measures every case on checked servers.
+fn on_servers(
+    cx: &mut RunContext<'_, Stale>,
+    servers: &dyn Servers,
+    mut cluster: Cluster,
+    plan: &StalePlan,
+    start: u32,
+    workloads: &[(String, Workload)],
+    curves: &mut Curves,
+) -> Result<(), CliError> {
     let readers = stale::readers(&cluster, &plan.reader)
         .map_err(|error| CliError::usage(format!("the reader: {}", error.cause), error.hint))?;
     // Every level is checked before the first row is written; if these servers support only some, the others
@@ -332,10 +345,10 @@ fn measure_start(
     end(cx, (servers, cluster), &readers, Some(table), result)
 }
 
-/// Ends a start: adds the states of its servers to a failure, removes the table, and closes them.
+/// Ends a start: adds the states of its servers to a failure, and removes the table.
 fn end(
     cx: &mut RunContext<'_, Stale>,
-    (servers, mut cluster): (Box<dyn Servers>, Cluster),
+    (servers, mut cluster): (&dyn Servers, Cluster),
     readers: &[ReaderRef],
     table: Option<ProbeTable>,
     result: Result<(), CliError>,
@@ -348,12 +361,9 @@ fn end(
         .filter(|failure| failure.kind == FailureKind::Failed)
         .and_then(|_| cluster.members_now());
     if let Some(table) = table {
-        cx.remove_table(table, &mut cluster, servers.as_ref());
+        cx.remove_table(table, &mut cluster, servers);
     }
-    drop(cluster);
-    let ended = with_causes(result.err(), fallen_back, members, servers.as_ref());
-    cx.close(servers);
-    ended
+    with_causes(result.err(), fallen_back, members, servers)
 }
 
 /// Names the servers that stopped replicating: in the failure that they may have caused, else in a warning.

@@ -103,37 +103,30 @@ pub(super) fn measure_start(
     curves: &mut Curves,
 ) -> Result<(), CliError> {
     let plan = &cx.plan.of_start(start);
-    let (servers, mut cluster) = cx.open_checked_by(target, load::check)?;
-    let found = load::claim(&mut cluster)?;
-    cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-    cx.warn(found);
-    cx.take(Call::Shape {
-        label: servers.label().to_owned(),
-        start,
-        mode: cluster.mode,
-    })?;
-    let mut sets = CaseLoads::new(plan, workloads);
-    let mut start = ServerStart {
-        number: start,
-        shape: servers.label(),
-        plan,
-        curves,
-    };
-    let result = posts(cx, &mut cluster, &mut sets).and_then(|rows| {
-        cases(
-            cx,
-            (servers.as_ref(), rows),
-            &mut cluster,
-            &mut start,
-            &mut sets,
-        )
-    });
-    cx.stage(
-        Stage::CleanUp,
-        "removing the posts and the data of the loads",
-    );
-    cx.warn(sets.remove(&cluster, servers.is_temporary()));
-    end(cx, (servers, cluster), &[], None, result)
+    cx.on_checked(target, load::check, |cx, servers, mut cluster| {
+        let found = load::claim(&mut cluster)?;
+        cx.warn(found);
+        cx.take(Call::Shape {
+            label: servers.label().to_owned(),
+            start,
+            mode: cluster.mode,
+        })?;
+        let mut sets = CaseLoads::new(plan, workloads);
+        let mut start = ServerStart {
+            number: start,
+            shape: servers.label(),
+            plan,
+            curves,
+        };
+        let result = posts(cx, &mut cluster, &mut sets)
+            .and_then(|rows| cases(cx, (&*servers, rows), &mut cluster, &mut start, &mut sets));
+        cx.stage(
+            Stage::CleanUp,
+            "removing the posts and the data of the loads",
+        );
+        cx.warn(sets.remove(&cluster, servers.is_temporary()));
+        end(cx, (servers, cluster), &[], None, result)
+    })
 }
 
 /// Creates the table of posts; returns its rows.

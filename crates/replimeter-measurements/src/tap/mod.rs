@@ -15,8 +15,10 @@ use crate::{
     window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::{Args, Command};
+use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     Listener,
+    preflight::Cluster,
     tap::{
         self, Event, Outcome,
         results::{TapDocument, TapResults, TapRow, TapWindow},
@@ -171,57 +173,57 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         let [target] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
-        let (servers, mut cluster) = cx.open_checked_by(target, tap::check)?;
-        cx.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-        let delays = cluster.replicas.iter().map(|replica| replica.delay());
-        cx.take(Call::Shape {
-            label: servers.label().to_owned(),
-            mode: cluster.mode,
-            delays: delays.collect(),
-        })?;
-        let logs = Progress::new(Stage::Measure, "following the binary logs");
-        cx.observers.progress(logs.clone());
-        let until = plan.duration.map(|duration| duration.0.as_secs_f64());
-        let shown = cx.options.lines || cx.is_watched();
-        let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
-        let folder = cx.run_dir.path().to_owned();
-        let mut on = |event| {
-            let windows = match event {
-                Event::Note(text) => {
-                    cx.observers.emit(run::Event::Note(&text));
-                    return Ok(());
-                }
-                Event::Windows(windows) => windows,
+        let measure =
+            |cx: &mut RunContext<'_, Self>, servers: &mut dyn Servers, mut cluster: Cluster| {
+                let delays = cluster.replicas.iter().map(|replica| replica.delay());
+                cx.take(Call::Shape {
+                    label: servers.label().to_owned(),
+                    mode: cluster.mode,
+                    delays: delays.collect(),
+                })?;
+                let logs = Progress::new(Stage::Measure, "following the binary logs");
+                cx.observers.progress(logs.clone());
+                let until = plan.duration.map(|duration| duration.0.as_secs_f64());
+                let shown = cx.options.lines || cx.is_watched();
+                let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
+                let folder = cx.run_dir.path().to_owned();
+                let mut on = |event| {
+                    let windows = match event {
+                        Event::Note(text) => {
+                            cx.observers.emit(run::Event::Note(&text));
+                            return Ok(());
+                        }
+                        Event::Windows(windows) => windows,
+                    };
+                    let end = windows
+                        .iter()
+                        .map(|window| window.end_us)
+                        .fold(0.0, f64::max);
+                    cx.observers
+                        .progress(logs.clone().done(end / 1e6, until, "s"));
+                    if shown {
+                        let lines = windows.iter().map(progress_line);
+                        lines.for_each(|line| cx.observers.emit(run::Event::Note(&line)));
+                    }
+                    cx.observers.emit(run::Event::Window(&windows));
+                    cx.take(Call::Windows(windows))
+                        .map_err(|failure| failure.message)
+                };
+                let mut listener = Listener { on: &mut on, stop };
+                let result = tap::run(
+                    &mut cluster,
+                    plan,
+                    &clock,
+                    real_time,
+                    &folder,
+                    &mut listener,
+                );
+                drop(cluster);
+                outcome_of(result, servers, |outcome| {
+                    (outcome.failure.take(), &mut outcome.warnings)
+                })
             };
-            let end = windows
-                .iter()
-                .map(|window| window.end_us)
-                .fold(0.0, f64::max);
-            cx.observers
-                .progress(logs.clone().done(end / 1e6, until, "s"));
-            if shown {
-                let lines = windows.iter().map(progress_line);
-                lines.for_each(|line| cx.observers.emit(run::Event::Note(&line)));
-            }
-            cx.observers.emit(run::Event::Window(&windows));
-            cx.take(Call::Windows(windows))
-                .map_err(|failure| failure.message)
-        };
-        let mut listener = Listener { on: &mut on, stop };
-        let result = tap::run(
-            &mut cluster,
-            plan,
-            &clock,
-            real_time,
-            &folder,
-            &mut listener,
-        );
-        drop(cluster);
-        let ended = outcome_of(result, servers.as_ref(), |outcome| {
-            (outcome.failure.take(), &mut outcome.warnings)
-        });
-        cx.close(servers);
-        let (mut outcome, failure) = ended?;
+        let (mut outcome, failure) = cx.on_checked(target, tap::check, measure)?;
         let left = cx.observers.finished();
         let asked = plan.duration.is_some() && left.is_none();
         outcome.warnings.extend(left);

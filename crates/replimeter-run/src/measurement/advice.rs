@@ -37,7 +37,7 @@ fn lost_servers(servers: &dyn Servers) -> Option<Warning> {
 }
 
 /// Returns a failure of using servers, with the hint of their owner if it has one.
-pub fn with_advice(mut failure: CliError, servers: &dyn Servers) -> CliError {
+pub(crate) fn with_advice(mut failure: CliError, servers: &dyn Servers) -> CliError {
     if let Some(advice) = servers.advice() {
         // The measurement's own hint is kept: it may explain how to restart an applier.
         failure.hint = if failure.hint.is_empty() {

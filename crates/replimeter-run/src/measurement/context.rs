@@ -26,7 +26,7 @@ use crate::{
     workloads::filling,
 };
 use replimeter_engine::{
-    Node, ServerError,
+    Node,
     source::{Member, OpenContext, ServerSource, Servers},
 };
 use replimeter_instruments::{
@@ -36,7 +36,7 @@ use replimeter_instruments::{
     host::{self, HostWatch},
     keep_awake::KeepAwake,
     load::{BackgroundLoad, FillProgress, Workload},
-    preflight::{self, Cluster},
+    preflight::Cluster,
     table::ProbeTable,
 };
 use replimeter_model::{
@@ -217,7 +217,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Starts, finds or prepares connections to the servers of a target.
-    pub fn open(&mut self, target: &Target) -> Result<Box<dyn Servers>, CliError> {
+    fn open(&mut self, target: &Target) -> Result<Box<dyn Servers>, CliError> {
         let observers = &self.observers;
         let context = OpenContext {
             say: &|text| observers.progress(Progress::new(Stage::Servers, text.to_owned())),
@@ -230,32 +230,43 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         Ok(opened)
     }
 
-    /// Returns the servers of a target after a measurement's own check, not yet recorded.
-    pub fn open_checked_by(
+    /// Starts, finds or connects to the servers of a target, measures, and closes them on every outcome.
+    ///
+    /// # Errors
+    /// When the servers cannot be opened, and those of `measure`.
+    pub fn on_servers<T>(
         &mut self,
         target: &Target,
-        check: impl FnOnce(&[Member]) -> Result<Cluster, ServerError>,
-    ) -> Result<(Box<dyn Servers>, Cluster), CliError> {
-        let servers = self.open(target)?;
-        self.stage(Stage::Servers, "checking the servers");
-        let cluster = check(&to_measure(servers.as_ref()))
-            .map_err(|error| with_advice(error.into(), servers.as_ref()))?;
-        Ok((servers, cluster))
+        measure: impl FnOnce(&mut Self, &mut dyn Servers) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        let mut servers = self.open(target)?;
+        let measured = measure(self, servers.as_mut());
+        self.close(servers);
+        measured
     }
 
-    /// Returns the servers of a target after checking them.
-    pub fn open_checked(
+    /// Like [`on_servers`](Self::on_servers), after checking the servers and writing them into the manifest.
+    ///
+    /// # Errors
+    /// When the servers cannot be opened or fail the check, the user stops the run, and those of `measure`.
+    pub fn on_checked<T, E: Into<CliError>>(
         &mut self,
         target: &Target,
-    ) -> Result<(Box<dyn Servers>, Cluster), CliError> {
-        let (servers, mut cluster) = self.open_checked_by(target, preflight::check)?;
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(CliError::interrupted(
-                "interrupted before the measurement began",
-            ));
-        }
-        self.record_servers(servers.label(), servers.as_ref(), &mut cluster)?;
-        Ok((servers, cluster))
+        check: impl FnOnce(&[Member]) -> Result<Cluster, E>,
+        measure: impl FnOnce(&mut Self, &mut dyn Servers, Cluster) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
+        self.on_servers(target, |cx, servers| {
+            cx.stage(Stage::Servers, "checking the servers");
+            let mut cluster =
+                check(&to_measure(servers)).map_err(|error| with_advice(error.into(), servers))?;
+            if cx.stop.load(Ordering::Relaxed) {
+                return Err(CliError::interrupted(
+                    "interrupted before the measurement began",
+                ));
+            }
+            cx.record_servers(servers.label(), servers, &mut cluster)?;
+            measure(cx, servers, cluster)
+        })
     }
 
     /// Creates the data of background loads and connects them. A replica has `patience` to apply the data.
@@ -468,7 +479,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     }
 
     /// Removes what was started for this run, and asks other servers what happened to them.
-    pub fn close(&mut self, servers: Box<dyn Servers>) {
+    fn close(&mut self, servers: Box<dyn Servers>) {
         let seen = std::mem::take(&mut self.seen);
         self.warn(changes::changes(&seen));
         if servers.is_temporary() {

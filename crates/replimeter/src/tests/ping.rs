@@ -100,27 +100,28 @@ impl Measurement for Ping {
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let (servers, questions) = (cx.open(&cx.request.targets[0])?, *cx.plan);
-        cx.record_sandbox(servers.label(), servers.record(), Vec::new())?;
-        let members = servers.members().iter();
-        let sessions = members.map(|member| replimeter_engine::Session::open(&member.node));
-        let mut sessions = sessions.collect::<Result<Vec<_>, _>>()?;
-        for number in 1..=questions {
-            for session in &mut sessions {
-                let asked = cx.clock.now();
-                session.run("cannot ask", "SELECT 1")?;
-                let took = cx.clock.now() - asked;
-                cx.take((session.name().into(), asked, took))?;
+        let questions = *cx.plan;
+        cx.on_servers(&cx.request.targets[0], |cx, servers| {
+            cx.record_sandbox(servers.label(), servers.record(), Vec::new())?;
+            let members = servers.members().iter();
+            let sessions = members.map(|member| replimeter_engine::Session::open(&member.node));
+            let mut sessions = sessions.collect::<Result<Vec<_>, _>>()?;
+            for number in 1..=questions {
+                for session in &mut sessions {
+                    let asked = cx.clock.now();
+                    session.run("cannot ask", "SELECT 1")?;
+                    let took = cx.clock.now() - asked;
+                    cx.take((session.name().into(), asked, took))?;
+                }
+                let progress = Progress::new(Stage::Measure, "asking");
+                let progress = progress.done(number.into(), Some(questions.into()), "times");
+                cx.observers.progress(progress);
+                if cx.stop.load(Ordering::Relaxed) {
+                    return Err(CliError::partial());
+                }
             }
-            let progress = Progress::new(Stage::Measure, "asking");
-            let progress = progress.done(number.into(), Some(questions.into()), "times");
-            cx.observers.progress(progress);
-            if cx.stop.load(Ordering::Relaxed) {
-                return Err(CliError::partial());
-            }
-        }
-        cx.close(servers);
-        Ok(())
+            Ok(())
+        })
     }
 
     fn accumulator(_: &Request<PingSettings>) -> Self::Accumulator {
