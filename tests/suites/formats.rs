@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(all_plans_are_checked_before_the_first_run),
     test!(plan_errors_show_line_column_and_suggestion),
     test!(run_files_are_read_by_other_tools),
+    test!(stream_ends_with_the_figures_of_the_document),
     test!(completions_and_the_manual_are_usable),
     test!(handbook_builds_as_a_book),
     test!(package_contains_a_working_program).long(),
@@ -88,6 +89,72 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
         .skip(1)
         .map(|rest| rest.split("```").next().unwrap().to_owned())
         .collect()
+}
+
+/// Returns the value and the samples of a figure at each time of a stream of CSV, for the first replica, reader or load.
+fn figure_over_time(stream: &str, figure: &str) -> Vec<(f64, u64)> {
+    let mut table = csv::Reader::from_reader(stream.as_bytes());
+    let header = table.headers().unwrap().clone();
+    let column = |name: &str| header.iter().position(|known| known == name).unwrap();
+    let [time, name, value, samples] = ["time", "figure", "value", "samples"].map(column);
+    let mut found = BTreeMap::new();
+    for record in table.records().map(Result::unwrap) {
+        if &record[name] == figure {
+            let known = (
+                record[value].parse().unwrap(),
+                record[samples].parse().unwrap(),
+            );
+            found.entry(record[time].to_owned()).or_insert(known);
+        }
+    }
+    found.into_values().collect()
+}
+
+fn stream_ends_with_the_figures_of_the_document() {
+    let sandbox = shared("mariadb/async:1", &[]);
+    let [primary, replica] = sandbox.nodes() else {
+        panic!("two servers");
+    };
+    let lag = "lag --interval 5ms --floor-rounds 0 --duration 4s";
+    for (line, figure, value, samples) in [
+        (lag, "lag.p50", "/from_ack/p50_us", "/from_ack/count"),
+        (
+            "stale --rounds 1000 --read-delays 0",
+            "stale.read_latency.p50",
+            "/read_latency/p50_us",
+            "/read_latency/count",
+        ),
+        (
+            "load --workload insert --threads 2 --warm-up 0 --duration 3s",
+            "load.throughput",
+            "/throughput/mean",
+            "/passes",
+        ),
+        (
+            "exposure --duration 3s",
+            "exposure.percent",
+            "/exposed_percent",
+            "/polls",
+        ),
+    ] {
+        let tool = TestEnvironment::new();
+        let mut command = tool.command(&line.split(' ').collect::<Vec<_>>());
+        command.args(["--primary", &url(primary, "replimeter")]);
+        command.args(["--replica", &url(replica, "replimeter"), "--stream", "csv"]);
+        command.env("REPLIMETER_PASSWORD", password(primary));
+        let ended = wait(command.spawn().unwrap(), LIMIT).with_code(0);
+        let document = fs::read_to_string(tool.only_run().join("summary.json")).unwrap();
+        let document: Value = serde_json::from_str(&document).unwrap();
+        let row = &document["results"]["rows"][0];
+        let known = |path| row.pointer(path).and_then(Value::as_f64).unwrap();
+        let shown = figure_over_time(&ended.stdout, figure);
+        let last = shown.last().unwrap();
+        assert_eq!(*last, (known(value), known(samples) as u64), "{line}");
+        assert!(
+            shown.len() > 1 && shown.is_sorted_by_key(|(_, samples)| *samples),
+            "{line}: {shown:?}"
+        );
+    }
 }
 
 fn plans_validate_against_their_schema() {

@@ -234,7 +234,7 @@ impl<'a> ServersUnderTest<'a> {
             data: Some(&self.data),
             ..LoadGroup::new(self.workload, vec![self.writer.clone()], condition.threads)
         };
-        let Listener { on, stop } = listener;
+        let Listener { on, stop, .. } = listener;
         let mut pool = WorkerPool::open(&[load_group], &self.clock, stop)?;
         let mut last = Nanos(0);
         let mut rate = |second: &LoadProgress, on: &mut dyn FnMut(Event) -> Result<(), String>| {

@@ -20,6 +20,8 @@ use replimeter_model::{
 };
 use replimeter_render::{csv, html::page, markdown::render};
 
+use replimeter_run::{figures::StatedFigure, openmetrics::exposition};
+
 use crate::{across::reproduce, calibrate, cost, exposure, lag, load, loss, scale, tap};
 
 #[test]
@@ -213,4 +215,30 @@ fn every_figure_has_its_csv_column() {
         !header.iter().any(|name| name.starts_with("histogram")),
         "{header:?}"
     );
+}
+
+#[test]
+fn no_two_figures_have_a_metric_of_one_name() {
+    let mut names = Vec::new();
+    for entry in crate::registry().entries() {
+        let figures = entry.figure_specs().into_iter().map(|spec| StatedFigure {
+            spec,
+            of: Vec::new(),
+            value: 1.0,
+            ci95: Some([0.0, 2.0]),
+            samples: 1,
+        });
+        let text = exposition(&figures.collect::<Vec<_>>());
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        names.extend(types.map(|line| line.trim_end_matches(" gauge").to_owned()));
+    }
+    assert!(names.len() > 100, "{names:?}");
+    let is_valid = |name: &String| {
+        name.bytes()
+            .all(|letter| letter.is_ascii_lowercase() || letter == b'_')
+    };
+    assert!(names.iter().all(is_valid), "{names:?}");
+    for (index, name) in names.iter().enumerate() {
+        assert!(!names[..index].contains(name), "{name}");
+    }
 }

@@ -110,6 +110,18 @@ pub fn inert(text: &str) -> String {
     }
 }
 
+/// Returns a record of these cells, with the end of its line.
+#[must_use]
+pub fn line<C: AsRef<[u8]>>(cells: impl IntoIterator<Item = C>) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    // Memory does not refuse it.
+    let bytes = match writer.write_record(cells) {
+        Ok(()) => writer.into_inner().unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 fn cell(row: &Value, way: &[PathStep]) -> String {
     let found = way.iter().try_fold(row, |value, step| match step {
         PathStep::Key(key) => value.get(key),

@@ -205,6 +205,17 @@ impl<R, L> Column<R, L> {
         }
     }
 
+    /// Returns the column's value as JSON.
+    fn json(&self, row: &R, labels: &L) -> serde_json::Value {
+        match self.read {
+            Read::Word(read) => read(row, labels).into(),
+            Read::Long(read) => read(row, labels).into(),
+            Read::Short(read) => read(row, labels).into(),
+            Read::Real(read) => read(row, labels).into(),
+            Read::Flag(read) => read(row, labels).into(),
+        }
+    }
+
     fn write(&self, group: &mut RowGroup<'_>, rows: &[R], labels: &L) -> Result<(), ParquetError> {
         let (optional, rows) = (self.optional, rows.iter());
         match self.read {
@@ -300,6 +311,8 @@ pub struct Rows<C: Columns> {
     labels: C,
     held: Vec<C::Row>,
     ready: Vec<Batch<C>>,
+    /// The rows as JSON lines, if they are wanted.
+    lines: Option<String>,
 }
 
 impl<C: Columns> Rows<C> {
@@ -310,7 +323,23 @@ impl<C: Columns> Rows<C> {
             labels,
             held: Vec::new(),
             ready: Vec::new(),
+            lines: None,
         }
+    }
+
+    /// Returns the buffer with the rows also as lines, for [`Self::take_lines`].
+    #[must_use]
+    pub fn with_lines(self) -> Self {
+        Self {
+            lines: Some(String::new()),
+            ..self
+        }
+    }
+
+    /// Takes the rows since the last call, each as an object of JSON in a line: all columns in order, null for unknown
+    /// values.
+    pub fn take_lines(&mut self) -> String {
+        self.lines.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Changes the labels of the rows added from now on.
@@ -321,6 +350,14 @@ impl<C: Columns> Rows<C> {
 
     /// Adds a row.
     pub fn add(&mut self, row: C::Row) {
+        if let Some(lines) = &mut self.lines {
+            let columns = C::TABLE.columns.iter();
+            let cells = columns.map(|column| {
+                let (name, value) = (column.name, column.json(&row, &self.labels));
+                format!("\"{name}\":{value}")
+            });
+            lines.push_str(&format!("{{{}}}\n", cells.collect::<Vec<_>>().join(",")));
+        }
         self.held.push(row);
         if self.held.len() >= C::TABLE.group {
             self.close();

@@ -52,7 +52,6 @@ pub(super) fn run<'a, M: Measurement>(
     let (output, host) = (surroundings.output, surroundings.host);
     let screen = host.screen;
     check::<M>(request, output)?;
-    let streams = M::streams(&options);
     let mut cx = RunContext::<M>::begin(request, surroundings, options, stop)?;
     let failure = M::run(&mut cx)
         .err()
@@ -70,9 +69,16 @@ pub(super) fn run<'a, M: Measurement>(
         failure,
     } = finished.conclude(accumulator);
     equal_runs::add::<M>(&mut document, &over.manifest, &over.plan);
+    let streamed = over.stream.as_ref().map(|stream| {
+        let figures = M::stated(&document.settings, &document.results);
+        stream.borrow_mut().figures(figures.all())
+    });
+    let streamed = streamed.map_or(Ok(()), |printed| printed.map(drop));
     let logged = over.keep_histograms(histograms.as_ref());
     let dir = over.run_dir.path();
-    let warnings = streams.then(|| terminal::warnings(&document.warnings));
+    let warnings = output
+        .stream
+        .map(|_| terminal::warnings(&document.warnings));
     let run: Box<dyn AnyRun> = Box::new(RecordedDocument::<M>(document));
     let written = if let Some(warnings) = warnings {
         let kept = keep(run.as_ref(), dir, &over.manifest, &over.plan);
@@ -93,7 +99,7 @@ pub(super) fn run<'a, M: Measurement>(
         over.journal.remove();
     }
     // A failure of the measurement takes precedence over one of the page.
-    failure.map_or(written, Err).and(logged)
+    failure.map_or(written, Err).and(logged).and(streamed)
 }
 
 /// Measures every target in each of a number of starts, from 1: one after another, or spread `over` a time, and from the second start

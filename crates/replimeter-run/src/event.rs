@@ -4,7 +4,6 @@
 //! wait for its disk.
 
 use std::{
-    any::Any,
     borrow::Cow,
     cell::{Cell, RefCell},
     fmt,
@@ -19,7 +18,7 @@ use replimeter_render::{
     rows::{RowBatch, RowFile},
 };
 
-use crate::cli_error::CliError;
+use crate::{cli_error::CliError, figures::StatedFigure};
 
 /// An event.
 #[derive(Clone, Copy)]
@@ -30,8 +29,10 @@ pub enum Event<'a> {
     Note(&'a str),
     /// A warning for readers of the report.
     Warning(&'a Warning),
-    /// The figures of a window, of the measurement's own type.
-    Window(&'a dyn Any),
+    /// The figures of the run so far.
+    Figures(&'a [StatedFigure]),
+    /// Rows of the samples as JSON lines, soon after they were taken.
+    Lines(&'a str),
     /// Rows of the samples.
     Rows(&'a dyn RowBatch),
     /// Other output to the terminal follows.

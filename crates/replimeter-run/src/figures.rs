@@ -1,11 +1,12 @@
 //! The figures of a run, each with its resampled distribution: their specifications, and how measurements
 //! collect them.
 
+mod stated;
+
 use std::path::PathBuf;
 
 use replimeter_model::{
     compare::{Better, Dimension, Quantity},
-    load::Rate,
     record::Distribution,
     time::Nanos,
 };
@@ -16,6 +17,7 @@ use replimeter_stats::{
     share::Share,
 };
 
+pub use self::stated::{StatedFigure, StatedFigures};
 use crate::{cli_error::CliError, run_dir::SAMPLES};
 
 /// A dimension that distinguishes figures of one name.
@@ -205,8 +207,11 @@ impl Statistic {
         }
     }
 
-    /// Returns the statistic of a recorded distribution, with its own interval if it has one.
-    pub fn from_distribution(self, distribution: &Distribution) -> Option<Resampled> {
+    /// Returns the statistic of a recorded distribution, with its interval if it has one.
+    pub(crate) fn of_distribution(
+        self,
+        distribution: &Distribution,
+    ) -> Option<(f64, Option<[f64; 2]>)> {
         let (value, ends) = match self {
             Self::Mean => (distribution.mean_us, mean_interval(distribution)),
             Self::P50 => (distribution.p50_us, distribution.p50_us_ci95),
@@ -216,7 +221,7 @@ impl Statistic {
             Self::P999 => (distribution.p999_us, distribution.p999_us_ci95),
             Self::Max => (distribution.max_us, None),
         };
-        Some(Resampled::of_interval(value?, ends, distribution.count))
+        Some((value?, ends))
     }
 }
 
@@ -264,6 +269,13 @@ impl FigureSpec {
             (Some(_), Some((group, _))) => group,
             _ => self.name,
         }
+    }
+
+    /// Returns the name of its statistic, `p99` of `lag.p99`; `None` for other figures.
+    pub(crate) fn statistic_name(&self) -> Option<&'static str> {
+        self.statistic
+            .and(self.name.rsplit_once('.'))
+            .map(|(_, statistic)| statistic)
     }
 }
 
@@ -369,28 +381,21 @@ impl Figures {
         }
     }
 
-    /// Adds statistics of a recorded distribution.
-    pub fn stated(
-        &mut self,
-        specs: &'static [FigureSpec],
-        of: &[&str],
-        distribution: &Distribution,
-    ) {
-        for spec in specs {
-            let drawn = spec
-                .statistic
-                .and_then(|one| one.from_distribution(distribution));
-            self.add(spec, of, drawn);
-        }
+    /// Adds figures as results state them, with resamples of their intervals.
+    pub fn stated(&mut self, stated: StatedFigures) {
+        self.0.extend(stated.0.into_iter().map(|figure| Figure {
+            spec: figure.spec,
+            of: figure.of,
+            drawn: Resampled::of_interval(figure.value, figure.ci95, figure.samples),
+        }));
     }
+}
 
-    /// Adds a recorded rate.
-    pub fn rate(&mut self, spec: &'static FigureSpec, of: &[&str], rate: &Rate, samples: u64) {
-        let ends = rate.ci95.ends();
-        let drawn = rate
-            .mean
-            .map(|mean| Resampled::of_interval(mean, ends, samples));
-        self.add(spec, of, drawn);
+impl From<StatedFigures> for Figures {
+    fn from(stated: StatedFigures) -> Self {
+        let mut figures = Self::default();
+        figures.stated(stated);
+        figures
     }
 }
 

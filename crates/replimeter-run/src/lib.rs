@@ -15,11 +15,13 @@ mod histograms;
 mod journal;
 pub mod machine;
 mod measurement;
+pub mod openmetrics;
 pub mod options;
 mod recorded;
 mod registry;
 pub mod run_dir;
 mod screen;
+mod stream;
 pub mod workloads;
 
 pub use self::{

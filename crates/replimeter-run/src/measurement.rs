@@ -40,11 +40,10 @@ pub(super) use self::{
     context::{RunSurroundings, plan_text},
     end::LastCall,
 };
-use super::{event::Observer, screen::Screen};
 use crate::{
     cli_error::{CliError, FailureKind},
     dry_run::PlanEffects,
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     options::{CommandLineSettings, OutputArgs},
 };
 
@@ -118,19 +117,6 @@ pub trait Measurement: Sized + 'static {
         false
     }
 
-    /// Returns whether standard output is used for lines during the run only.
-    fn streams(_options: &Self::Options) -> bool {
-        false
-    }
-
-    /// Returns an additional observer of the run.
-    fn observer<'a>(
-        _options: &Self::Options,
-        _screen: &'a dyn Screen,
-    ) -> Option<Box<dyn Observer + 'a>> {
-        None
-    }
-
     /// Adds the effects of a run, for a dry run.
     fn effects(
         effects: &mut PlanEffects<'_>,
@@ -179,8 +165,13 @@ pub trait Measurement: Sized + 'static {
         None
     }
 
+    /// Returns the figures that results state: of a run, or of one that is under way.
+    fn stated(settings: &Self::Settings, results: &Self::Results) -> StatedFigures;
+
     /// Returns the figures of a run for a comparison.
-    fn figures(document: &Document<Self>, samples: &SampleFile) -> Result<Figures, CliError>;
+    fn figures(document: &Document<Self>, _samples: &SampleFile) -> Result<Figures, CliError> {
+        Ok(Self::stated(&document.settings, &document.results).into())
+    }
 
     /// Returns the report of a run; `raw` adds the raw lines, if there are any.
     fn report(document: &Document<Self>, raw: bool) -> Report;

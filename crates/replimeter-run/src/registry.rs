@@ -205,7 +205,7 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
             },
         };
         given.settings = table;
-        given.output = OutputArgs::of(matches).map_err(|error| unwritable(&error))?;
+        given.output = OutputArgs::from_arg_matches(matches).map_err(|error| unwritable(&error))?;
         Ok(given)
     }
 

@@ -87,7 +87,7 @@ impl Observer for StatusLine {
             Event::Warning(warning) if !self.bar.is_hidden() => {
                 self.print(&format!("warning: {}", warning.message));
             }
-            Event::Warning(_) | Event::Window(_) | Event::Rows(_) => {}
+            Event::Warning(_) | Event::Figures(_) | Event::Lines(_) | Event::Rows(_) => {}
         }
         Ok(Flow::Continue)
     }

@@ -173,7 +173,7 @@ impl Printed {
     }
 }
 
-/// What the windows of a run show of a replica (`--stream csv`).
+/// What the windows of a run show of a replica (`--stream samples`).
 #[derive(Clone, Copy, Default)]
 struct Shown {
     /// Transactions of the primary in all windows.
@@ -199,11 +199,12 @@ impl Following<'_> {
     /// Returns what the run has shown of each replica so far.
     fn shown(&self) -> BTreeMap<String, Shown> {
         let mut shown = BTreeMap::<String, Shown>::new();
-        for line in self.printed.so_far().lines().skip(1) {
-            let fields: Vec<&str> = line.split(',').collect();
-            let replica = shown.entry(fields[3].to_owned()).or_default();
-            replica.transactions += fields[4].parse::<u64>().unwrap();
-            replica.pending = fields[12].parse().unwrap();
+        for line in self.printed.so_far().lines() {
+            let window: Value = serde_json::from_str(line).unwrap();
+            let name = window["replica"].as_str().unwrap().to_owned();
+            let replica = shown.entry(name).or_default();
+            replica.transactions += number(&window["transactions"]);
+            replica.pending = number(&window["pending"]);
         }
         shown
     }
@@ -246,7 +247,7 @@ fn followed_on(
     let tool = TestEnvironment::new();
     let nodes = sandbox.nodes();
     let mut command = tool.command(args);
-    command.args(["--stream", "csv", "--report-interval", "500ms"]);
+    command.args(["--stream", "samples", "--report-interval", "500ms"]);
     command.env("REPLIMETER_PASSWORD", password(&nodes[0]));
     let mut child = command.spawn().unwrap();
     let printed = Printed::from(child.stdout.take().unwrap());

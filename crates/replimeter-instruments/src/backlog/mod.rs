@@ -54,6 +54,15 @@ pub struct Progress {
     pub behind: u64,
 }
 
+/// An event during a run.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The progress, about once a second.
+    Progress(Progress),
+    /// All rows, with another one; only if the listener takes figures of the run so far.
+    Rows(Vec<BacklogRow>),
+}
+
 /// Timeouts for servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
@@ -109,7 +118,7 @@ pub fn run(
     load: &mut BackgroundLoad,
     clock: &Clock,
     restoring: Restoring<'_>,
-    listener: &mut Listener<'_, Progress>,
+    listener: &mut Listener<'_, Event>,
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let workers: Vec<Option<u32>> = if plan.workers.is_empty() {
@@ -125,6 +134,13 @@ pub fn run(
             outcome.measured = outcome.measured + (clock.now() - round.origin);
             outcome.warnings.append(&mut round.warnings);
             outcome.rows.extend(row);
+            if let (true, Err(error)) = (
+                listener.so_far,
+                listener.send(Event::Rows(outcome.rows.clone())),
+            ) {
+                outcome.failure = Some(error);
+                return outcome;
+            }
             match ended {
                 Ok(()) if !listener.is_stopped() => {}
                 Ok(()) | Err(MeasureError::Interrupted) => {

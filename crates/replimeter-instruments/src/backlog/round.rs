@@ -13,7 +13,7 @@ use replimeter_model::{
 };
 
 use super::{
-    Progress, Restoring,
+    Event, Progress, Restoring,
     applier::Applier,
     position_probe::PositionProbe,
     readings::{BacklogReading, PhaseReadings},
@@ -49,7 +49,7 @@ pub(super) struct Round<'a, 'l> {
     restoring: Restoring<'a>,
     index: usize,
     workers: Option<u32>,
-    listener: &'a mut Listener<'l, Progress>,
+    listener: &'a mut Listener<'l, Event>,
     /// When the first reading began.
     pub(super) origin: Nanos,
     next_check: Nanos,
@@ -64,7 +64,7 @@ impl<'a, 'l> Round<'a, 'l> {
         restoring: Restoring<'a>,
         index: usize,
         workers: Option<u32>,
-        listener: &'a mut Listener<'l, Progress>,
+        listener: &'a mut Listener<'l, Event>,
     ) -> Self {
         Self {
             plan,
@@ -286,13 +286,13 @@ impl Round<'_, '_> {
             }
             if now >= self.next_check {
                 self.next_check = now + CHECK_INTERVAL;
-                self.listener.send(Progress {
+                self.listener.send(Event::Progress(Progress {
                     replica: cluster.replicas[self.index].server.node.name.clone(),
                     workers: self.workers,
                     phase,
                     since: Duration::from_nanos((now - began).0.unsigned_abs()),
                     behind: reading.behind,
-                })?;
+                }))?;
                 // The applier needs time to start; a replica without work is not checked.
                 if phase != BacklogPhase::Growing && now - began >= CHECK_INTERVAL {
                     still_applying(&cluster.replicas[self.index])?;

@@ -47,7 +47,7 @@ struct HeldPoll {
 
 /// Statistics over time: a poll stands for the time from the middle between it and the one before to the middle
 /// between it and the next one, so polls that a stalled replica delays count with the length of its stall.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct PollSummary {
     polls: u64,
     held: Option<HeldPoll>,
@@ -106,6 +106,13 @@ impl PollSummary {
     /// Returns the age of the oldest exposed transaction over time, a count for each 0.1 ms.
     pub(super) fn age(&self) -> &SignedHistogram {
         self.age.histogram()
+    }
+
+    /// Returns the figures so far; more polls may follow.
+    pub(super) fn so_far(&self) -> ExposureRow {
+        let mut row = ExposureRow::default();
+        self.clone().fill_row(&mut row);
+        row
     }
 
     /// Fills in the figures, of all polls and the time between them.

@@ -46,8 +46,8 @@ use crate::{
 pub enum Event {
     /// A poll.
     Sample(ExposureSample),
-    /// The figures of a window.
-    Window(ExposureWindow),
+    /// The figures of a window, and those of the run so far if they are wanted.
+    Window(ExposureWindow, Option<Box<ExposureRow>>),
     /// A connection was lost or restored.
     Note(String),
 }

@@ -213,7 +213,9 @@ impl<'a> PollLoop<'a> {
                     ..window.take()
                 };
                 if finished.polls > 0 {
-                    listener.send(Event::Window(finished))?;
+                    let so_far = || Box::new(self.exposed.figures.so_far());
+                    let so_far = listener.so_far.then(so_far);
+                    listener.send(Event::Window(finished, so_far))?;
                 }
                 window_since = now;
             }
@@ -456,6 +458,7 @@ mod tests {
         let mut listener = Listener {
             on: &mut on,
             stop: &stop,
+            so_far: false,
         };
         let (_, answers) = mpsc::channel();
         poll_loop.run(&[], &answers, &mut listener).unwrap();

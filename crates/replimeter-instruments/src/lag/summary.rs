@@ -210,19 +210,11 @@ impl LagSummary {
             self.brackets.estimate().map(of).unwrap_or_default()
         };
         LagRow {
-            rounds: self.rounds,
-            timed_out: self.missing,
-            unplaced: self.unplaced,
-            from_ack: self.from_ack.distribution(),
-            from_send: self.from_send.distribution(),
-            from_intended: self.from_intended.distribution(),
             bracket_us: distribution(&self.error),
             estimate,
             estimator: if upper_ends { UPPER_ENDS } else { ESTIMATOR }.to_owned(),
             estimate_within,
-            write_latency: distribution(&self.insert),
             retrieval: distribution(&self.retrieval),
-            from_primary: self.from_primary.distribution(),
             histogram_100us: self
                 .bins
                 .iter()
@@ -242,6 +234,22 @@ impl LagSummary {
             }),
             histogram: bins(self.from_ack.histogram(), BARS),
             windows: self.from_ack.windows(),
+            ..self.so_far()
+        }
+    }
+
+    /// Returns the figures that take little time, for a run that continues: those without an estimate.
+    #[must_use]
+    pub fn so_far(&self) -> LagRow {
+        LagRow {
+            rounds: self.rounds,
+            timed_out: self.missing,
+            unplaced: self.unplaced,
+            from_ack: self.from_ack.distribution(),
+            from_send: self.from_send.distribution(),
+            from_intended: self.from_intended.distribution(),
+            from_primary: self.from_primary.distribution(),
+            write_latency: distribution(&self.insert),
             ..LagRow::default()
         }
     }

@@ -66,7 +66,11 @@ fn try_measure(
         }
         Ok(())
     };
-    let mut listener = Listener { on: &mut on, stop };
+    let mut listener = Listener {
+        on: &mut on,
+        stop,
+        so_far: false,
+    };
     let held = RowBudget::default();
     lag::run(&mut cluster, plan, &possible, held, clock, &mut listener)
 }

@@ -358,7 +358,20 @@ impl<'a> MatchLoop<'a> {
         if nothing && end - start < Nanos(Nanos::from(self.plan.report_interval.0).0 / 10) {
             return Ok(());
         }
-        listener.send(Event::Windows(windows))
+        let so_far = || {
+            let replicas = standing.iter().enumerate();
+            let row = |(replica, (pending, behind)): (usize, &(u64, Option<Nanos>))| {
+                let (unmatched, before) = (
+                    self.matcher.unmatched(replica),
+                    self.matcher.before_start(replica),
+                );
+                let summary = &self.summary;
+                summary.so_far(replica, *pending, *behind, unmatched, before)
+            };
+            replicas.map(row).collect()
+        };
+        let so_far = listener.so_far.then(so_far);
+        listener.send(Event::Windows(windows, so_far))
     }
 
     /// Ends the run; `cpu` is the matching thread's own processor time.

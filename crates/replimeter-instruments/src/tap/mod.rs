@@ -44,8 +44,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The figures of a window, one for each replica (without replicas, one that has no
-    /// replica's name).
-    Windows(Vec<TapWindow>),
+    /// replica's name), and those of the run so far, without groups, if they are wanted.
+    Windows(Vec<TapWindow>, Option<Vec<TapRow>>),
     /// A connection was lost or restored, or a clock was set.
     Note(String),
 }

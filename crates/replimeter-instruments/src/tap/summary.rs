@@ -197,6 +197,22 @@ impl TapSummary {
         });
         let mut by: Vec<TapGroup> = by.collect();
         by.sort_by_key(|group| std::cmp::Reverse(group.transactions));
+        TapRow {
+            group_by: by,
+            ..self.so_far(index, pending, behind, unmatched, before_start)
+        }
+    }
+
+    /// Returns the totals of a replica without those of groups.
+    pub(super) fn so_far(
+        &self,
+        index: usize,
+        pending: u64,
+        behind: Option<Nanos>,
+        unmatched: Unmatched,
+        before_start: u64,
+    ) -> TapRow {
+        let replica = &self.replicas[index];
         let reasons = [
             ("arrived while a connection was lost", unmatched.unheard),
             (
@@ -236,7 +252,6 @@ impl TapSummary {
             before_start,
             lag: replica.lag.distribution(),
             bytes: self.bytes,
-            group_by: by,
             commit_to_arrival: some(&replica.commit_to_arrival),
             by_servers: some(&replica.by_servers),
             ..TapRow::default()

@@ -1,11 +1,10 @@
 //! The figures of `backlog`.
 
-use replimeter_instruments::backlog::results::{BacklogDocument, BacklogRow};
+use replimeter_instruments::backlog::results::{BacklogResults, BacklogRow};
 use replimeter_run::{
     figures,
-    figures::{DimensionSpec, Figures, REPLICA, SHAPE},
+    figures::{DimensionSpec, REPLICA, SHAPE, StatedFigures},
 };
-use replimeter_stats::compare::Resampled;
 
 use super::super::load::figures as load;
 
@@ -23,18 +22,18 @@ figures! {
     CAUGHT_UP_AFTER = "backlog.caught_up_after": Us, Lower, Ratio, of ROW;
 }
 
-pub(super) fn figures(document: &BacklogDocument) -> Figures {
-    let mut figures = Figures::default();
-    for load in &document.results.load {
+pub(super) fn stated(results: &BacklogResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for load in &results.load {
         load::add(&mut figures, &LOAD_THROUGHPUT, LOAD_LATENCY, load);
     }
-    for row in &document.results.rows {
+    for row in &results.rows {
         add(row, &mut figures);
     }
     figures
 }
 
-fn add(row: &BacklogRow, figures: &mut Figures) {
+fn add(row: &BacklogRow, figures: &mut StatedFigures) {
     let workers = row.workers.map(|workers| workers.to_string());
     let of = [
         row.shape.as_str(),
@@ -44,8 +43,5 @@ fn add(row: &BacklogRow, figures: &mut Figures) {
     let readings = row.windows.len() as u64;
     figures.rate(&SUSTAINED, &of, &row.sustained_per_s, readings);
     figures.rate(&CATCH_UP, &of, &row.catch_up_per_s, readings);
-    let after = row
-        .caught_up_after_us
-        .map(|us| Resampled::without_resamples(us, 1));
-    figures.add(&CAUGHT_UP_AFTER, &of, after);
+    figures.add(&CAUGHT_UP_AFTER, &of, row.caught_up_after_us, None, 1);
 }

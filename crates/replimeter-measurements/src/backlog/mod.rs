@@ -38,7 +38,7 @@ use replimeter_run::{
     cli_error::CliError,
     dry_run::{PlanEffects, load_connections},
     each_target,
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, StatedFigures},
     machine,
     options::with_help,
     with_causes,
@@ -75,6 +75,26 @@ pub(crate) struct Accumulator {
     rows: Vec<BacklogRow>,
     load: Vec<LoadRecord>,
     measured: Nanos,
+}
+
+impl Accumulator {
+    /// Returns the results of a run with these rows of the shape under way.
+    fn so_far(&self, rows: &[BacklogRow]) -> BacklogResults {
+        let current = rows.iter().cloned();
+        let current = current.map(|row| of_shape(&self.under_way.0, row));
+        BacklogResults {
+            rows: self.rows.iter().cloned().chain(current).collect(),
+            load: self.load.clone(),
+        }
+    }
+}
+
+/// Returns a row with its shape.
+fn of_shape(shape: &str, row: BacklogRow) -> BacklogRow {
+    BacklogRow {
+        shape: shape.to_owned(),
+        ..row
+    }
 }
 
 /// The measurement `backlog`: how fast each replica catches up.
@@ -180,13 +200,11 @@ Terms of the report:
                 load,
             } => {
                 let shape = std::mem::take(&mut accumulator.under_way);
-                for row in measured_rows {
-                    add_windows(rows, &shape.0, &row);
-                    accumulator.rows.push(BacklogRow {
-                        shape: shape.0.clone(),
-                        ..row
-                    });
+                for row in &measured_rows {
+                    add_windows(rows, &shape.0, row);
                 }
+                let named = measured_rows.into_iter().map(|row| of_shape(&shape.0, row));
+                accumulator.rows.extend(named);
                 accumulator
                     .load
                     .extend(load.into_iter().map(|load| LoadRecord {
@@ -237,8 +255,8 @@ Terms of the report:
         Leading::of(name(document, row), sustained, Quantity::PerS)
     }
 
-    fn figures(document: &BacklogDocument, _: &SampleFile) -> Result<Figures, CliError> {
-        Ok(figures::figures(document))
+    fn stated(_: &BacklogSettings, results: &BacklogResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn report(document: &BacklogDocument, _: bool) -> Report {
@@ -332,12 +350,18 @@ fn measure(
     if !temporary && let Some(note) = backlog::rescuer_note() {
         observers.emit(Event::Note(&note));
     }
-    let mut progress = |progress: backlog::Progress| {
-        observers.progress(shown(&progress, plan));
-        assert!(
-            !(panics && progress.phase == BacklogPhase::Growing),
-            "a fault was requested"
-        );
+    let run = &*cx;
+    let mut on = |event| {
+        match event {
+            backlog::Event::Progress(progress) => {
+                observers.progress(shown(&progress, plan));
+                assert!(
+                    !(panics && progress.phase == BacklogPhase::Growing),
+                    "a fault was requested"
+                );
+            }
+            backlog::Event::Rows(rows) => run.so_far(|accumulator| accumulator.so_far(&rows)),
+        }
         Ok(())
     };
     let restoring = Restoring {
@@ -346,8 +370,9 @@ fn measure(
         say: &|text| observers.emit(Event::Note(text)),
     };
     let mut listener = Listener {
-        on: &mut progress,
+        on: &mut on,
         stop,
+        so_far: cx.is_streamed(),
     };
     let mut outcome = backlog::run(cluster, plan, &mut load, &clock, restoring, &mut listener);
     cx.stage(Stage::CleanUp, "stopping the load");

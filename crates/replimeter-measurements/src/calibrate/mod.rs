@@ -43,7 +43,7 @@ use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, unexpected},
     dry_run::PlanEffects,
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, StatedFigures},
     options::{is_sandbox_option, with_help},
 };
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
@@ -365,8 +365,8 @@ Terms of the report:
         answer(document)
     }
 
-    fn figures(document: &CalibrateDocument, _: &SampleFile) -> Result<Figures, CliError> {
-        figures::figures(document)
+    fn stated(_: &CalibrateSettings, results: &CalibrateResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn report(document: &CalibrateDocument, _: bool) -> Report {
@@ -398,7 +398,11 @@ fn observe(
             Ok(())
         }
     };
-    let mut listener = Listener { on: &mut on, stop };
+    let mut listener = Listener {
+        on: &mut on,
+        stop,
+        so_far: false,
+    };
     let outcome = lag::run(cluster, plan, possible, held.clone(), &clock, &mut listener)?;
     *held = outcome.held.clone();
     Ok(outcome)

@@ -1,10 +1,12 @@
 //! The figures of `cost`.
 
-use replimeter_run::figures;
+use replimeter_instruments::cost::results::CostResults;
 use replimeter_run::{
     cli_error::CliError,
+    figures,
     figures::{
-        DimensionSpec, ENGINE, Figures, MODE, REPLICAS, SampleFile, THREADS, WAIT_POINT, digits,
+        DimensionSpec, ENGINE, Figures, MODE, REPLICAS, SampleFile, StatedFigures, THREADS,
+        WAIT_POINT, digits,
     },
 };
 
@@ -24,6 +26,43 @@ figures! {
     LATENCY = "cost.latency" [mean p50 p95 p99]: Us, Lower, Ratio, of ROW;
     PRIMARY_CPU = "cost.cpu_per_op.primary": Us, Lower, Ratio, of ROW;
     ALL_CPU = "cost.cpu_per_op.all": Us, Lower, Ratio, of ROW;
+}
+
+pub(super) fn stated(results: &CostResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for row in &results.rows {
+        let (replicas, threads) = (row.replicas.to_string(), row.threads.to_string());
+        let delay = row.link_delay_us.map(digits).unwrap_or_default();
+        let wait_point = row.wait_point.as_deref().unwrap_or_default();
+        let of = [
+            row.engine.as_str(),
+            row.mode.name(),
+            wait_point,
+            &replicas,
+            &threads,
+            &delay,
+        ];
+        figures.rate(&THROUGHPUT, &of, &row.throughput, row.blocks);
+        let [mean, quantiles @ ..] = LATENCY else {
+            continue;
+        };
+        let (value, ends) = (row.latency_mean_us.value, row.latency_mean_us.ends());
+        figures.add(mean, &of, value, ends, row.blocks);
+        figures.distribution(quantiles, &of, &row.latency);
+        let cpu = || row.servers.iter().map(|server| server.cpu_us_per_op);
+        figures.add(
+            &PRIMARY_CPU,
+            &of,
+            cpu().next().flatten(),
+            None,
+            row.operations,
+        );
+        let all = cpu()
+            .sum::<Option<f64>>()
+            .filter(|_| !row.servers.is_empty());
+        figures.add(&ALL_CPU, &of, all, None, row.operations);
+    }
+    figures
 }
 
 pub(super) fn figures(samples: &SampleFile) -> Result<Figures, CliError> {

@@ -37,7 +37,7 @@ use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, FailureKind},
     dry_run::{PlanEffects, started},
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     machine,
     options::with_both_wait_points,
     workloads::{refuse_size, workload},
@@ -298,6 +298,10 @@ Starts its own servers for each mode, and removes them; it never touches yours."
 
     fn headline(document: &CostDocument) -> String {
         answer(document)
+    }
+
+    fn stated(_: &CostSettings, results: &CostResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn figures(_: &CostDocument, samples: &SampleFile) -> Result<Figures, CliError> {

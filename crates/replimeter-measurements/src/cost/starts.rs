@@ -8,7 +8,7 @@ use replimeter_instruments::{
     clock::Clock,
     cost::{
         ConditionLoad, Event, ServersUnderTest,
-        results::StartRecord,
+        results::{CostResults, StartRecord},
         settings::{CostPlan, LoggedMode},
     },
     load::{FillProgress, Workload},
@@ -20,7 +20,7 @@ use replimeter_run::{
     workloads::filling,
 };
 
-use super::{Cost, accumulator::Call, entries::CostEntry};
+use super::{Cost, accumulator::Call, entries::CostEntry, results::rows};
 
 /// Typical start time of servers in seconds, for the estimate of the time left.
 const STARTING_S: f64 = 3.0;
@@ -164,6 +164,11 @@ impl Starts<'_> {
                 rows: (first..first + conditions.len()).collect(),
                 side,
             })?;
+            let durability = cx.plan.durability.name();
+            cx.so_far(|accumulator| CostResults {
+                rows: rows(&accumulator.all, &accumulator.limits, durability),
+                ..CostResults::default()
+            });
             result
         });
         self.done_s += self.planned(conditions.len());
@@ -239,7 +244,14 @@ impl Starts<'_> {
                     .take(Call::Block(block))
                     .map_err(|failure| failure.message),
             };
-            bench.run(condition, &mut Listener { on: &mut on, stop })?;
+            bench.run(
+                condition,
+                &mut Listener {
+                    on: &mut on,
+                    stop,
+                    so_far: false,
+                },
+            )?;
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! The figures of `exposure`.
 
-use replimeter_instruments::exposure::results::ExposureDocument;
+use replimeter_instruments::exposure::results::{ExposureDocument, ExposureResults};
 use replimeter_run::{
     cli_error::CliError,
     figures,
-    figures::{DimensionSpec, Figures, SHAPE, SampleFile},
+    figures::{DimensionSpec, Figures, SHAPE, SampleFile, StatedFigures, Statistic},
 };
 use replimeter_stats::{compare::SampleSeries, over_time::at_regular_times};
 
@@ -21,6 +21,27 @@ figures! {
     BYTES = "exposure.bytes" [mean p99 max]: Bytes, Lower, Difference, of OF;
     AGE = "exposure.age" [mean p50 p99 max]: Us, Lower, Difference, of OF;
     PERCENT = "exposure.percent": Percent, Lower, Difference, of OF;
+}
+
+pub(super) fn stated(results: &ExposureResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for row in &results.rows {
+        let of = [row.shape.as_str()];
+        for (specs, amount) in [(TRANSACTIONS, &row.transactions), (BYTES, &row.bytes)] {
+            for spec in specs {
+                let (value, ends) = match spec.statistic {
+                    Some(Statistic::Mean) => (amount.mean, amount.mean_ci95),
+                    Some(Statistic::P99) => (amount.p99, None),
+                    _ => (amount.max, None),
+                };
+                figures.add(spec, &of, value, ends, row.polls);
+            }
+        }
+        figures.distribution(AGE, &of, &row.age);
+        let (percent, ends) = (row.exposed_percent, row.exposed_percent_ci95);
+        figures.add(&PERCENT, &of, Some(percent), ends, row.polls);
+    }
+    figures
 }
 
 pub(super) fn figures(

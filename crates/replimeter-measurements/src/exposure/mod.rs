@@ -35,7 +35,7 @@ use replimeter_run::{
     RunContext, Stage,
     cli_error::{CliError, unexpected},
     dry_run::{PlanEffects, pace},
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     options::one_target,
     outcome_of,
 };
@@ -140,11 +140,12 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
                     mode: cluster.mode,
                 })?;
                 let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
+                let so_far = cx.is_streamed();
                 let mut on = |event| match event {
                     Event::Sample(sample) => cx
                         .take(Call::Sample(sample))
                         .map_err(|failure| failure.message),
-                    Event::Window(window) => {
+                    Event::Window(window, row) => {
                         let seconds = plan.duration.0.as_secs_f64();
                         let exposed = "transactions exposed (max)";
                         cx.observers.progress(
@@ -156,14 +157,28 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
                                 )),
                         );
                         cx.take(Call::Window(window))
-                            .map_err(|failure| failure.message)
+                            .map_err(|failure| failure.message)?;
+                        if let Some(row) = row {
+                            cx.so_far(|accumulator| ExposureResults {
+                                rows: vec![ExposureRow {
+                                    shape: accumulator.label.clone(),
+                                    ..*row
+                                }],
+                                ..ExposureResults::default()
+                            });
+                        }
+                        Ok(())
                     }
                     Event::Note(text) => {
                         cx.observers.emit(run::Event::Note(&text));
                         Ok(())
                     }
                 };
-                let mut listener = Listener { on: &mut on, stop };
+                let mut listener = Listener {
+                    on: &mut on,
+                    stop,
+                    so_far,
+                };
                 let result = exposure::run(&mut cluster, plan, &clock, real_time, &mut listener);
                 drop(cluster);
                 outcome_of(result, servers, |outcome| {
@@ -242,6 +257,10 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
 
     fn headline(document: &ExposureDocument) -> String {
         answer(document)
+    }
+
+    fn stated(_: &ExposureSettings, results: &ExposureResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn figures(document: &ExposureDocument, samples: &SampleFile) -> Result<Figures, CliError> {

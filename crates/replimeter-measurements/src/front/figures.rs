@@ -1,9 +1,9 @@
 //! The figures of `front`.
 
-use replimeter_instruments::front::results::FrontDocument;
+use replimeter_instruments::front::results::FrontResults;
 use replimeter_run::{
     figures,
-    figures::{DimensionSpec, Figures, SHAPE},
+    figures::{DimensionSpec, SHAPE, StatedFigures},
 };
 
 const ROW: &[DimensionSpec] = &[
@@ -17,18 +17,14 @@ figures! {
     AGE = "front.age" [mean p95 p99 max]: Us, Lower, Difference, of &[SHAPE];
 }
 
-pub(super) fn figures(document: &FrontDocument) -> Figures {
-    let mut figures = Figures::default();
-    for row in &document.results.rows {
-        figures.stated(
-            RESPONSE,
-            &[&row.shape, &row.request, &row.server],
-            &row.response,
-        );
+pub(super) fn stated(results: &FrontResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for row in &results.rows {
+        let of = [row.shape.as_str(), &row.request, &row.server];
+        figures.distribution(RESPONSE, &of, &row.response);
     }
-    let age = &document.results.freshness.age;
-    if age.count > 0 {
-        figures.stated(AGE, &[&document.target.shape], age);
+    if let Some(row) = results.rows.first() {
+        figures.distribution(AGE, &[&row.shape], &results.freshness.age);
     }
     figures
 }

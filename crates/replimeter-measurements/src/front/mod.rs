@@ -27,7 +27,7 @@ use replimeter_run::{
     Concluded, Finished, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
     dry_run::PlanEffects,
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, StatedFigures},
     options::one_target,
 };
 use serde::{Deserialize, Serialize};
@@ -225,8 +225,8 @@ The posts are in the schema `replimeter`, and are removed at the end. Without
         report::answer(document)
     }
 
-    fn figures(document: &FrontDocument, _: &SampleFile) -> Result<Figures, CliError> {
-        Ok(figures::figures(document))
+    fn stated(_: &FrontSettings, results: &FrontResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn report(document: &FrontDocument, _: bool) -> Report {

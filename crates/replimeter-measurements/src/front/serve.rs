@@ -169,6 +169,7 @@ fn watch(
             so_far: Box::new(so_far),
             outages: outages.warnings(Instant::now()).collect(),
         })?;
+        cx.so_far(|accumulator| accumulator.results.clone().unwrap_or_default());
         if let Some(failure) = failure {
             return Err(failure.into());
         }

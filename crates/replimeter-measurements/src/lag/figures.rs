@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_instruments::lag::{results::LagDocument, settings::Pace};
+use replimeter_instruments::lag::{
+    results::{LagDocument, LagResults},
+    settings::{LagSettings, Pace},
+};
+use replimeter_model::load::LoadRecord;
 use replimeter_render::reading::Column;
 use replimeter_run::{
     cli_error::CliError,
     figures,
-    figures::{DimensionSpec, Figures, METHOD, REPLICA, SHAPE, SampleFile, share},
+    figures::{DimensionSpec, Figures, METHOD, REPLICA, SHAPE, SampleFile, StatedFigures, share},
 };
 use replimeter_stats::compare::SampleSeries;
 
@@ -158,6 +162,45 @@ fn subjects(samples: &SampleFile) -> Result<Subjects, CliError> {
     Ok(subjects)
 }
 
+pub(super) fn stated(settings: &LagSettings, results: &LagResults) -> StatedFigures {
+    let open = matches!(settings.pace, Some(Pace::Interval(_)));
+    let sweep = results.rows.iter().any(|row| row.size_bytes.is_none());
+    let mut figures = StatedFigures::default();
+    let mut written: Vec<[&str; 2]> = Vec::new();
+    let sizes = results.rows.iter().map(|row| match row.size_bytes {
+        Some(size) if sweep => size.to_string(),
+        _ => String::new(),
+    });
+    let sizes: Vec<String> = sizes.collect();
+    for (row, size) in results.rows.iter().zip(&sizes) {
+        let of = [row.shape.as_str(), &row.replica, &row.method, size];
+        figures.distribution(FROM_ACK, &of, &row.from_ack);
+        figures.distribution(FROM_SEND, &of, &row.from_send);
+        if open {
+            figures.distribution(FROM_INTENDED, &of, &row.from_intended);
+        }
+        figures.distribution(FROM_PRIMARY, &of, &row.from_primary);
+        let percent = 100.0 * row.timed_out as f64 / row.rounds as f64;
+        figures.add(&TIMED_OUT, &of, Some(percent), None, row.rounds);
+        let writes = [of[0], size];
+        if !written.contains(&writes) {
+            written.push(writes);
+            figures.distribution(WRITE_LATENCY, &writes, &row.write_latency);
+        }
+    }
+    figures.append(loads(&results.load));
+    figures
+}
+
+/// Returns the figures of background loads.
+fn loads(all: &[LoadRecord]) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for load in all {
+        load::add(&mut figures, &LOAD_THROUGHPUT, LOAD_LATENCY, load);
+    }
+    figures
+}
+
 pub(super) fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, CliError> {
     let open = matches!(document.settings.pace, Some(Pace::Interval(_)));
     let mut figures = Figures::default();
@@ -189,8 +232,6 @@ pub(super) fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Fi
             written.push(shape);
         }
     }
-    for load in &document.results.load {
-        load::add(&mut figures, &LOAD_THROUGHPUT, LOAD_LATENCY, load);
-    }
+    figures.stated(loads(&document.results.load));
     Ok(figures)
 }

@@ -42,7 +42,7 @@ use replimeter_run::{
     cli_error::CliError,
     dry_run::PlanEffects,
     each_start,
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     machine,
     options::{OutputArgs, raw_option},
     with_causes,
@@ -100,7 +100,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
     type Results = LagResults;
 
     fn output(command: Command) -> Command {
-        OutputArgs::augment_args(command).arg(raw_option())
+        OutputArgs::augment_args(command).arg(raw_option().conflicts_with("stream"))
     }
 
     fn starts(plan: &LagPlan) -> u32 {
@@ -222,6 +222,10 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         Leading::of(replica, Some(value), Quantity::Us)
     }
 
+    fn stated(settings: &LagSettings, results: &LagResults) -> StatedFigures {
+        figures::stated(settings, results)
+    }
+
     fn figures(document: &LagDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document, samples)
     }
@@ -337,12 +341,17 @@ fn measure(
                 } else {
                     shown
                 });
+                cx.so_far(Accumulator::so_far);
                 return Ok(());
             }
         };
         cx.take(call).map_err(|failure| failure.message)
     };
-    let mut listener = Listener { on: &mut on, stop };
+    let mut listener = Listener {
+        on: &mut on,
+        stop,
+        so_far: false,
+    };
     Ok(lag::run(
         cluster,
         plan,

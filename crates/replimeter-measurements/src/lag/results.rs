@@ -1,5 +1,7 @@
 //! Builds the document from the events of a lag measurement.
 
+mod so_far;
+
 use std::time::Duration;
 
 use crate::lag::samples::Samples;

@@ -2,12 +2,14 @@
 
 use crate::load::seconds::ServerSeconds;
 use replimeter_instruments::load::{
-    GroupResult,
-    results::{DataRecord, LoadRow, SettlingRecord},
+    GroupResult, LoadGroup,
+    results::{DataRecord, LoadResults, LoadRow, SettlingRecord},
 };
 use replimeter_model::{
+    load::{LoadRecord, Rate},
     replication::Mode,
     resources::{PerOperation, ServerUse},
+    time::Nanos,
     warning::Warning,
 };
 use replimeter_run::cli_error::CliError;
@@ -72,6 +74,41 @@ impl Accumulator {
                 uses,
                 timeline,
             } => self.record_threads(threads, results, &uses, timeline),
+        }
+    }
+
+    /// Returns the rows of complete intervals, and the throughput so far of the one under way.
+    pub(super) fn so_far(
+        &self,
+        load_groups: &[LoadGroup<'_>],
+        passes: &[u64],
+        counted: Nanos,
+    ) -> LoadResults {
+        let under_way = load_groups.iter().zip(passes).map(|(load_group, passes)| {
+            let mean = *passes as f64 * 1e9 / counted.0 as f64;
+            let nodes = load_group.nodes.iter().map(|node| node.name.as_str());
+            LoadRow {
+                load: LoadRecord {
+                    workload: load_group.workload.name.clone(),
+                    threads: load_group.threads,
+                    node: nodes.collect::<Vec<_>>().join(", "),
+                    passes: *passes,
+                    throughput: Rate {
+                        mean: Some(mean).filter(|_| counted > Nanos(0)),
+                        ..Rate::default()
+                    },
+                    ..LoadRecord::default()
+                },
+                ..LoadRow::default()
+            }
+        });
+        let mut rows: Vec<LoadRow> = self.results.iter().cloned().chain(under_way).collect();
+        for row in &mut rows {
+            row.load.shape.clone_from(&self.label);
+        }
+        LoadResults {
+            rows,
+            ..LoadResults::default()
         }
     }
 

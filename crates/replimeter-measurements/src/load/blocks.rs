@@ -145,8 +145,16 @@ fn measure_threads(
     let mut pool = WorkerPool::open(load_groups, &cx.clock, cx.stop)?;
     let before = pool.measure_limit(LIMIT, cx.stop);
     let (mut lock, mut checked) = (Ok(()), Instant::now());
+    let mut passes = vec![0; load_groups.len()];
     let mut on_second = |second: &LoadProgress| {
         cx.observers.progress(shown(plan, load_groups, second));
+        if second.counted {
+            let more = second.load_groups.iter();
+            let sums = passes.iter_mut().zip(more);
+            sums.for_each(|(sum, more)| *sum += more.operations);
+            let counted = second.at - Nanos::from(plan.warm_up.0);
+            cx.so_far(|accumulator| accumulator.so_far(load_groups, &passes, counted));
+        }
         if lock.is_ok() && checked.elapsed() >= KEEP_ALIVE {
             lock = keep_alive(cluster);
             checked = Instant::now();

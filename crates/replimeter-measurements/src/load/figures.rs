@@ -1,13 +1,11 @@
 //! The figures of `load`, and of background loads.
 
-use replimeter_instruments::load::results::LoadDocument;
+use replimeter_instruments::load::results::LoadResults;
 use replimeter_model::load::LoadRecord;
 use replimeter_run::{
-    cli_error::CliError,
     figures,
-    figures::{DimensionSpec, FigureSpec, Figures, SHAPE, THREADS},
+    figures::{DimensionSpec, FigureSpec, SHAPE, StatedFigures, THREADS},
 };
-use replimeter_stats::compare::Resampled;
 
 /// The dimensions of a load's figures.
 pub(crate) const ROW: &[DimensionSpec] = &[
@@ -25,7 +23,7 @@ figures! {
 
 /// Adds a load's throughput and latency.
 pub(crate) fn add(
-    figures: &mut Figures,
+    figures: &mut StatedFigures,
     throughput: &'static FigureSpec,
     latency: &'static [FigureSpec],
     load: &LoadRecord,
@@ -33,23 +31,22 @@ pub(crate) fn add(
     let threads = load.threads.to_string();
     let of = of(load, &threads);
     figures.rate(throughput, &of, &load.throughput, load.passes);
-    figures.stated(latency, &of, &load.latency);
+    figures.distribution(latency, &of, &load.latency);
 }
 
 fn of<'a>(load: &'a LoadRecord, threads: &'a str) -> [&'a str; 4] {
     [&load.shape, &load.workload, threads, &load.node]
 }
 
-pub(super) fn figures(document: &LoadDocument) -> Result<Figures, CliError> {
-    let mut figures = Figures::default();
-    for row in &document.results.rows {
+pub(super) fn stated(results: &LoadResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for row in &results.rows {
         add(&mut figures, &THROUGHPUT, LATENCY, &row.load);
         let cpu: Option<f64> = row.servers.iter().map(|server| server.cpu_us_per_op).sum();
-        let drawn = cpu
-            .filter(|_| !row.servers.is_empty())
-            .map(|cpu| Resampled::without_resamples(cpu, row.load.passes));
+        let cpu = cpu.filter(|_| !row.servers.is_empty());
         let threads = row.load.threads.to_string();
-        figures.add(&CPU_PER_OP, &of(&row.load, &threads), drawn);
+        let of = of(&row.load, &threads);
+        figures.add(&CPU_PER_OP, &of, cpu, None, row.load.passes);
     }
-    Ok(figures)
+    figures
 }

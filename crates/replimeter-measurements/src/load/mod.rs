@@ -44,7 +44,7 @@ use replimeter_run::{
     Concluded, Finished, Histograms, Leading, Measurement, RunContext, Stage,
     cli_error::{CliError, unexpected},
     dry_run::{PlanEffects, pace},
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, StatedFigures},
     options::one_target,
     with_causes,
     workloads::{refuse_size, workload},
@@ -276,8 +276,8 @@ Terms of the report:
         Leading::of(description(load), load.throughput.mean, Quantity::PerS)
     }
 
-    fn figures(document: &LoadDocument, _: &SampleFile) -> Result<Figures, CliError> {
-        figures::figures(document)
+    fn stated(_: &LoadSettings, results: &LoadResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn report(document: &LoadDocument, _: bool) -> Report {

@@ -1,8 +1,7 @@
 //! The figures of `loss`.
 
-use replimeter_instruments::loss::results::{CrashRecord, LossDocument};
+use replimeter_instruments::loss::results::{CrashRecord, LossResults};
 use replimeter_run::{
-    cli_error::CliError,
     figures,
     figures::{DimensionSpec, Figures, SHAPE},
 };
@@ -24,11 +23,11 @@ figures! {
     ACKNOWLEDGED = "loss.acknowledged": PerS, Neither, Ratio, of ROW;
 }
 
-pub(super) fn figures(document: &LossDocument) -> Result<Figures, CliError> {
+pub(super) fn figures(results: &LossResults) -> Figures {
     let mut figures = Figures::default();
-    for row in &document.results.rows {
+    for row in &results.rows {
         let of = [row.shape.as_str(), &row.crash];
-        let crashes = document.results.crashes.iter();
+        let crashes = results.crashes.iter();
         let crashes: Vec<_> = crashes.filter(|crash| crash.shape == row.shape).collect();
         let each = |value: fn(&CrashRecord) -> f64| {
             of_blocks(&crashes.iter().map(|crash| value(crash)).collect::<Vec<_>>())
@@ -55,5 +54,5 @@ pub(super) fn figures(document: &LossDocument) -> Result<Figures, CliError> {
         let per_s = each(|crash| crash.acknowledged as f64 / (crash.load_us / 1e6));
         figures.add(&ACKNOWLEDGED, &of, per_s);
     }
-    Ok(figures)
+    figures
 }

@@ -33,7 +33,7 @@ use replimeter_run::{
     Concluded, Finished, Measurement, Progress, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
     dry_run::{PlanEffects, started},
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     options::{is_sandbox_option, with_both_wait_points, with_help},
     to_measure,
 };
@@ -266,8 +266,12 @@ your own primary would lose.";
         answer(document)
     }
 
+    fn stated(_: &LossSettings, results: &LossResults) -> StatedFigures {
+        figures::figures(results).into()
+    }
+
     fn figures(document: &LossDocument, _: &SampleFile) -> Result<Figures, CliError> {
-        figures::figures(document)
+        Ok(figures::figures(&document.results))
     }
 
     fn report(document: &LossDocument, _: bool) -> Report {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_run::figures;
+use replimeter_instruments::scale::results::ScaleResults;
 use replimeter_run::{
     cli_error::CliError,
-    figures::{DimensionSpec, Figures, REPLICAS, SampleFile, digits},
+    figures,
+    figures::{DimensionSpec, Figures, REPLICAS, SampleFile, StatedFigures, digits},
 };
 
 use crate::block_figures::Blocks;
@@ -21,6 +22,32 @@ figures! {
     THROUGHPUT = "scale.throughput": PerS, Higher, Ratio, of OPERATION;
     LATENCY = "scale.latency" [p50 p95 p99]: Us, Lower, Ratio, of OPERATION;
     CPU_PER_OP = "scale.cpu_per_op": Us, Lower, Ratio, of &[REPLICAS, PHASE];
+}
+
+pub(super) fn stated(results: &ScaleResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for row in &results.rows {
+        let (replicas, blocks) = (row.replicas.to_string(), u64::from(row.blocks));
+        let rates = [
+            ("insert", row.inserts_per_s, row.inserts_per_s_ci95),
+            ("update", row.updates_per_s, row.updates_per_s_ci95),
+            ("select", row.selects_per_s, row.selects_per_s_ci95),
+        ];
+        for (operation, per_s, ends) in rates.into_iter().filter(|(_, per_s, _)| per_s.is_some()) {
+            let of = [replicas.as_str(), &row.phase, operation];
+            figures.add(&THROUGHPUT, &of, per_s, ends, blocks);
+            let latency = match operation {
+                "select" => &row.select_latency,
+                _ => &row.write_latency,
+            };
+            figures.distribution(LATENCY, &of, latency);
+        }
+        let cpu = row.servers.iter();
+        let cpu: Option<f64> = cpu.map(|server| server.per_operation.cpu_us_per_op).sum();
+        let cpu = cpu.filter(|_| !row.servers.is_empty());
+        figures.add(&CPU_PER_OP, &[&replicas, &row.phase], cpu, None, blocks);
+    }
+    figures
 }
 
 pub(super) fn figures(samples: &SampleFile) -> Result<Figures, CliError> {

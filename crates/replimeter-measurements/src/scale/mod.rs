@@ -42,7 +42,7 @@ use replimeter_run::{
     Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext, Stage,
     cli_error::{CliError, FailureKind, unexpected},
     dry_run::PlanEffects,
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     machine,
     options::is_sandbox_option,
     to_measure,
@@ -199,6 +199,10 @@ Starts its own servers for every number of replicas, and removes them.";
 
     fn headline(document: &ScaleDocument) -> String {
         answer(document)
+    }
+
+    fn stated(_: &ScaleSettings, results: &ScaleResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn figures(_: &ScaleDocument, samples: &SampleFile) -> Result<Figures, CliError> {
@@ -432,6 +436,10 @@ impl Starts {
             block.disk_wait =
                 since.map(|since| since.as_secs_f64() / began.elapsed().as_secs_f64());
             cx.take(Call::Block { place, block })?;
+            cx.so_far(|accumulator| ScaleResults {
+                rows: accumulator.rows(cx.plan),
+                ..ScaleResults::default()
+            });
         }
         match error {
             Some(error) => Err(with_deaths(CliError::from(error), servers)),

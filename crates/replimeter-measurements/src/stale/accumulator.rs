@@ -164,6 +164,14 @@ impl Accumulator {
         self.warnings.extend(outcome.warnings);
     }
 
+    /// Returns the results so far of a run that continues, as far as figures state them.
+    pub(super) fn so_far(&self) -> StaleResults {
+        StaleResults {
+            rows: self.cases.iter().flat_map(CaseRounds::rows).collect(),
+            ..StaleResults::default()
+        }
+    }
+
     /// Returns the results, and warnings about them.
     pub(super) fn results(&mut self) -> (StaleResults, Vec<Warning>) {
         let mut results = StaleResults::default();

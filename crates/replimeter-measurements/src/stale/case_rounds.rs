@@ -468,22 +468,16 @@ impl CaseRounds {
         self.timeline.push(&[window]);
     }
 
-    /// Adds the rows, one per reader, the windows and the loads to the results, and warnings about them.
-    pub(super) fn finish(self, results: &mut StaleResults, warnings: &mut Vec<Warning>) {
+    /// Returns a row per reader, without witnesses.
+    pub(super) fn rows(&self) -> Vec<StaleRow> {
         let case = &self.case;
-        let (sync_reads, pool) = (case.level(), case.connections());
-        let readers = self
-            .summaries
-            .iter()
-            .zip(self.violations)
-            .zip(&case.readers);
-        for ((summary, violations), reader) in readers {
-            let [witness, monotonic_witness] = violations.map(|violation| Some(violation?.witness));
-            let judged = if case.judged.is_some() {
-                "load"
-            } else {
-                "rounds"
-            };
+        let judged = if case.judged.is_some() {
+            "load"
+        } else {
+            "rounds"
+        };
+        let readers = self.summaries.iter().zip(&case.readers);
+        let row = |(summary, reader): (&StaleSummary, &ReaderAccumulator)| {
             let delay = reader.delay.as_secs_f64() * 1e6;
             let mut row = StaleRow {
                 shape: case.shape.clone(),
@@ -494,18 +488,31 @@ impl CaseRounds {
                 guarantee: reader.guarantee.clone(),
                 load: case.load.clone(),
                 load_on: case.load_on.clone(),
-                read_consistency: sync_reads.to_owned(),
-                session_reset: pool.to_owned(),
+                read_consistency: case.level().to_owned(),
+                session_reset: case.connections().to_owned(),
                 judged: judged.to_owned(),
                 configured_delay_us: (!reader.delay.is_zero()).then_some(delay),
-                witness,
-                monotonic_witness,
                 ..summary.row()
             };
             if case.site.is_some_and(|site| site.several) {
                 // A post that one server showed can be missing on the next: the first page that shows it does not end the wait.
                 row.fresh_after_us = FreshAfter::default();
             }
+            row
+        };
+        readers.map(row).collect()
+    }
+
+    /// Adds the rows, one per reader, the windows and the loads to the results, and warnings about them.
+    pub(super) fn finish(self, results: &mut StaleResults, warnings: &mut Vec<Warning>) {
+        let case = &self.case;
+        for (row, violations) in self.rows().into_iter().zip(self.violations) {
+            let [witness, monotonic_witness] = violations.map(|violation| Some(violation?.witness));
+            let row = StaleRow {
+                witness,
+                monotonic_witness,
+                ..row
+            };
             warnings.extend(broken(&row, case));
             if let Some(site) = &self.site {
                 results.site.push(site.cost(&row));
@@ -515,8 +522,8 @@ impl CaseRounds {
         results.timelines.push(StaleTimeline {
             shape: case.shape.clone(),
             load: case.load.clone(),
-            read_consistency: sync_reads.to_owned(),
-            session_reset: pool.to_owned(),
+            read_consistency: case.level().to_owned(),
+            session_reset: case.connections().to_owned(),
             windows: self.timeline.windows,
         });
         results.load.extend(self.loads);

@@ -27,7 +27,7 @@ use replimeter_stats::signed::rank_of;
 
 use super::{
     Stale,
-    accumulator::Call,
+    accumulator::{Accumulator, Call},
     case_rounds::{self, CaseAccumulator, ReaderAccumulator},
     load::{CaseLoads, PlacedLoad, ReadJudging, judged_readers, load_on, writers_of},
     remedy::{SiteCase, SiteInUse, words},
@@ -443,12 +443,17 @@ fn measure(
                         .done(progress.done as f64, total, "rounds")
                         .with(ProgressDetail::Count(progress.stale, "stale".into())),
                 );
+                cx.so_far(Accumulator::so_far);
                 return Ok(());
             }
         };
         cx.take(call).map_err(|failure| failure.message)
     };
-    let mut listener = Listener { on: &mut on, stop };
+    let mut listener = Listener {
+        on: &mut on,
+        stop,
+        so_far: false,
+    };
     Ok(stale::run(
         cluster,
         &case_condition.plan,

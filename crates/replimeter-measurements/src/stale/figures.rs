@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_instruments::stale::results::{FreshAfter, StaleDocument};
+use replimeter_instruments::stale::results::{FreshAfter, StaleDocument, StaleResults};
 use replimeter_render::reading::Column;
 use replimeter_run::{
     cli_error::CliError,
     figures,
-    figures::{DimensionSpec, Figures, SHAPE, SampleFile, share},
+    figures::{DimensionSpec, Figures, SHAPE, SampleFile, StatedFigures, share},
 };
 use replimeter_stats::compare::{Resampled, SampleSeries};
 
@@ -108,6 +108,42 @@ impl CaseLatencies {
             taken.push(ack - send);
         }
     }
+}
+
+pub(super) fn stated(results: &StaleResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    for row in &results.rows {
+        let of = [
+            row.shape.as_str(),
+            &row.load,
+            &row.read_consistency,
+            &row.session_reset,
+            &row.judged,
+            &row.reader,
+        ];
+        let (percent, ends) = (row.stale_percent, row.stale_percent_ci95);
+        figures.add(&PERCENT, &of, percent, ends, row.rounds);
+        figures.distribution(STALENESS, &of, &row.staleness);
+        figures.distribution(READ_LATENCY, &of, &row.read_latency);
+        if row.judged == "rounds" {
+            let after = &row.fresh_after_us;
+            let stated = [(after.p99, after.p99_ci95), (after.p999, after.p999_ci95)];
+            for (spec, (value, ends)) in FRESH_AFTER.iter().zip(stated) {
+                figures.add(spec, &of, value, ends, row.rounds);
+            }
+        }
+        // The writes of a case are the same for every reader.
+        let [case @ .., _] = &of;
+        let known = figures.all().iter().any(|figure| {
+            let mut words = figure.of.iter().map(|of| of.value.as_str());
+            std::ptr::eq(figure.spec, &WRITE_LATENCY[0])
+                && case.iter().all(|word| words.next() == Some(*word))
+        });
+        if !known {
+            figures.distribution(WRITE_LATENCY, case, &row.write_latency);
+        }
+    }
+    figures
 }
 
 pub(super) fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, CliError> {

@@ -44,7 +44,7 @@ use replimeter_run::{
     cli_error::{CliError, FailureKind},
     dry_run::{PlanEffects, load_connections},
     each_start,
-    figures::{FigureSpec, Figures, SampleFile},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     with_causes,
 };
 
@@ -242,6 +242,10 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         let mut rows = document.results.rows.iter();
         let row = rows.find(|row| row.stale_percent.is_some())?;
         Leading::of(label(document, row), row.stale_percent, Quantity::Percent)
+    }
+
+    fn stated(_: &StaleSettings, results: &StaleResults) -> StatedFigures {
+        figures::stated(results)
     }
 
     fn figures(document: &StaleDocument, samples: &SampleFile) -> Result<Figures, CliError> {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use replimeter_instruments::tap::results::TapDocument;
+use replimeter_instruments::tap::results::{TapDocument, TapResults, TapRow};
 use replimeter_run::{
     cli_error::CliError,
     figures,
-    figures::{DimensionSpec, Figures, REPLICA, SHAPE, SampleFile},
+    figures::{DimensionSpec, Figures, REPLICA, SHAPE, SampleFile, StatedFigures},
 };
 use replimeter_stats::compare::of_rates_in_time;
 
@@ -57,20 +57,42 @@ fn windows(samples: &SampleFile) -> Result<TimedWindows, CliError> {
     Ok(windows)
 }
 
+/// Adds the times of a replica.
+fn add_times(figures: &mut StatedFigures, of: &[&str], row: &TapRow) {
+    figures.distribution(LAG, of, &row.lag);
+    for (specs, times) in [
+        (TO_ARRIVAL, &row.commit_to_arrival),
+        (BY_SERVERS, &row.by_servers),
+    ] {
+        if let Some(times) = times {
+            figures.distribution(specs, of, times);
+        }
+    }
+}
+
+pub(super) fn stated(results: &TapResults) -> StatedFigures {
+    let mut figures = StatedFigures::default();
+    let end_us = results.windows.iter().map(|window| window.end_us);
+    let seconds = end_us.fold(0.0, f64::max) / 1e6;
+    for row in &results.rows {
+        let of = [row.shape.as_str(), &row.replica];
+        add_times(&mut figures, &of, row);
+        let per_s = row.transactions as f64 / seconds;
+        figures.add(&TRANSACTIONS, &of, Some(per_s), None, row.transactions);
+        let percent = 100.0 * row.inverted as f64 / row.matched as f64;
+        figures.add(&INVERTED, &of, Some(percent), None, row.matched);
+    }
+    figures
+}
+
 pub(super) fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, CliError> {
     let windows = windows(samples)?;
     let mut figures = Figures::default();
     for row in &document.results.rows {
         let of = [row.shape.as_str(), &row.replica];
-        figures.stated(LAG, &of, &row.lag);
-        for (specs, times) in [
-            (TO_ARRIVAL, &row.commit_to_arrival),
-            (BY_SERVERS, &row.by_servers),
-        ] {
-            if let Some(times) = times {
-                figures.stated(specs, &of, times);
-            }
-        }
+        let mut times = StatedFigures::default();
+        add_times(&mut times, &of, row);
+        figures.stated(times);
         let Some(windows) = windows.get(&of.map(str::to_owned)) else {
             continue;
         };

@@ -9,12 +9,12 @@ use std::{path::Path, time::Duration};
 
 use crate::{
     tap::{
-        report::{CSV_HEADER, Totals, answer, csv, openmetrics, progress_line, report},
+        report::{answer, progress_line, report},
         windows::TapWindows,
     },
     window_series::{MAX_WINDOWS, WindowSeries},
 };
-use clap::{Args, Command};
+use clap::Command;
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     Listener,
@@ -30,16 +30,15 @@ use replimeter_model::{
     plan::{CoreUse, Request},
     replication::Mode,
     time::Nanos,
-    warning::{Warning, WarningCode},
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Concluded, Finished, Flow, Histograms, Leading, Measurement, Observer,
-    OutputReader, Progress, RunContext, Screen, Stage,
+    self as run, Concluded, Finished, Histograms, Leading, Measurement, Progress, RunContext,
+    Stage,
     cli_error::{CliError, unexpected},
     dry_run::PlanEffects,
-    figures::{FigureSpec, Figures, SampleFile},
-    options::{CommandLineSettings, StreamFormat, StreamOutputArgs, one_target},
+    figures::{FigureSpec, Figures, SampleFile, StatedFigures},
+    options::{CommandLineSettings, one_target},
     outcome_of,
 };
 use serde::{Deserialize, Serialize};
@@ -69,11 +68,24 @@ pub(crate) struct Accumulator {
     outcome: Option<Outcome>,
 }
 
-/// The output during the run.
+impl Accumulator {
+    /// Returns the results of a run with these rows so far.
+    fn so_far(&self, rows: Vec<TapRow>) -> TapResults {
+        let named = |row| TapRow {
+            shape: self.label.clone(),
+            ..row
+        };
+        TapResults {
+            rows: rows.into_iter().map(named).collect(),
+            windows: self.timeline.windows.last().cloned().into_iter().collect(),
+            ..TapResults::default()
+        }
+    }
+}
+
+/// Options of the command line only.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Options {
-    /// Stream windows to standard output.
-    pub(crate) stream: Option<StreamFormat>,
     /// Write windows to standard error even if it is not a terminal.
     pub(crate) lines: bool,
 }
@@ -89,7 +101,7 @@ Examples:
   replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
   replimeter tap --topology cluster.toml --duration 10m --group-by table
   replimeter tap --sandbox work --include shop --exclude shop.sessions
-  replimeter tap --topology cluster.toml --stream csv > lag.csv
+  replimeter tap --topology cluster.toml --stream samples > windows.jsonl
 
 Terms of the report:
   lag        from the arrival of a transaction from the primary's binary log to
@@ -111,10 +123,6 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
     type Columns = TapWindows;
     type Results = TapResults;
 
-    fn output(command: Command) -> Command {
-        StreamOutputArgs::augment_args(command)
-    }
-
     fn target(command: Command) -> Command {
         one_target(command)
     }
@@ -125,23 +133,8 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
 
     fn options(given: &CommandLineSettings) -> Options {
         Options {
-            stream: given.output.stream,
             lines: given.settings.contains_key("report-interval"),
         }
-    }
-
-    fn streams(options: &Options) -> bool {
-        options.stream.is_some()
-    }
-
-    fn observer<'a>(options: &Options, screen: &'a dyn Screen) -> Option<Box<dyn Observer + 'a>> {
-        let stream = options.stream?;
-        Some(Box::new(Streamed {
-            screen,
-            stream,
-            totals: Totals::default(),
-            begun: false,
-        }))
     }
 
     fn effects(
@@ -186,14 +179,15 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
                 let until = plan.duration.map(|duration| duration.0.as_secs_f64());
                 let shown = cx.options.lines || cx.is_watched();
                 let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
+                let so_far = cx.is_streamed();
                 let folder = cx.run_dir.path().to_owned();
                 let mut on = |event| {
-                    let windows = match event {
+                    let (windows, so_far) = match event {
                         Event::Note(text) => {
                             cx.observers.emit(run::Event::Note(&text));
                             return Ok(());
                         }
-                        Event::Windows(windows) => windows,
+                        Event::Windows(windows, so_far) => (windows, so_far),
                     };
                     let end = windows
                         .iter()
@@ -205,11 +199,18 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
                         let lines = windows.iter().map(progress_line);
                         lines.for_each(|line| cx.observers.emit(run::Event::Note(&line)));
                     }
-                    cx.observers.emit(run::Event::Window(&windows));
                     cx.take(Call::Windows(windows))
-                        .map_err(|failure| failure.message)
+                        .map_err(|failure| failure.message)?;
+                    if let Some(rows) = so_far {
+                        cx.so_far(|accumulator| accumulator.so_far(rows));
+                    }
+                    Ok(())
                 };
-                let mut listener = Listener { on: &mut on, stop };
+                let mut listener = Listener {
+                    on: &mut on,
+                    stop,
+                    so_far,
+                };
                 let result = tap::run(
                     &mut cluster,
                     plan,
@@ -223,16 +224,13 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
                     (outcome.failure.take(), &mut outcome.warnings)
                 })
             };
-        let (mut outcome, failure) = cx.on_checked(target, tap::check, measure)?;
-        let left = cx.observers.finished();
-        let asked = plan.duration.is_some() && left.is_none();
-        outcome.warnings.extend(left);
+        let (outcome, failure) = cx.on_checked(target, tap::check, measure)?;
         let interrupted = outcome.interrupted;
         cx.take(Call::Outcome(Box::new(outcome)))?;
         match failure {
             Some(failure) => Err(failure),
             // Without a requested end, an interruption by the user is the normal end.
-            None if interrupted && asked => Err(CliError::partial()),
+            None if interrupted && plan.duration.is_some() => Err(CliError::partial()),
             None => Ok(()),
         }
     }
@@ -316,6 +314,10 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
         Leading::of(row.replica.clone(), row.lag.p50_us, Quantity::Us)
     }
 
+    fn stated(_: &TapSettings, results: &TapResults) -> StatedFigures {
+        figures::stated(results)
+    }
+
     fn figures(document: &TapDocument, samples: &SampleFile) -> Result<Figures, CliError> {
         figures::figures(document, samples)
     }
@@ -326,55 +328,6 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
 
     fn charts(document: &TapDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
         Ok(crate::tap::charts::charts(document))
-    }
-}
-
-/// Writes windows to standard output as they come, for other programs.
-struct Streamed<'a> {
-    screen: &'a dyn Screen,
-    stream: StreamFormat,
-    /// The current values of the counters.
-    totals: Totals,
-    begun: bool,
-}
-
-impl Streamed<'_> {
-    fn text(&mut self, windows: &[TapWindow]) -> String {
-        if self.stream == StreamFormat::Openmetrics {
-            return openmetrics(windows, &mut self.totals);
-        }
-        let now = jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
-            .to_string();
-        let lines = windows.iter().map(|window| csv(window, &now) + "\n");
-        lines.collect()
-    }
-}
-
-impl Observer for Streamed<'_> {
-    fn event(&mut self, event: run::Event<'_>) -> Result<Flow, CliError> {
-        let text = match event {
-            run::Event::Progress(progress) if progress.stage == Stage::Measure && !self.begun => {
-                self.begun = true;
-                match self.stream {
-                    StreamFormat::Csv => format!("{CSV_HEADER}\n"),
-                    StreamFormat::Openmetrics => String::new(),
-                }
-            }
-            run::Event::Window(window) => window
-                .downcast_ref::<Vec<TapWindow>>()
-                .map_or_else(String::new, |windows| self.text(windows)),
-            _ => String::new(),
-        };
-        if text.is_empty() || self.screen.print(&text)? == OutputReader::There {
-            return Ok(Flow::Continue);
-        }
-        // The reader is gone, so the run ends.
-        Ok(Flow::Finish(Warning::new(
-            WarningCode::Interrupted,
-            "the reader of --stream closed the pipe; the run stopped",
-            "leave --stream out to follow without a reader",
-        )))
     }
 }
 

@@ -1,7 +1,9 @@
 //! The context of a run: directory, clock, manifest, warnings and gathered state.
 
+mod streaming;
+
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     path::PathBuf,
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
@@ -23,6 +25,7 @@ use crate::{
     options::OutputArgs,
     run_dir::{JOURNAL, MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
     screen::Host,
+    stream::SharedStream,
     workloads::filling,
 };
 use replimeter_engine::{
@@ -104,6 +107,11 @@ pub struct RunContext<'a, M: Measurement> {
     /// The folder of sandboxes and its flushes before the run.
     flushed: Option<(PathBuf, FlushLatency)>,
     rows: Rows<M::Columns>,
+    /// When the next rows are streamed.
+    lines_due: Nanos,
+    stream: Option<SharedStream<'a>>,
+    /// When the next figures are streamed.
+    figures_due: Cell<Nanos>,
     /// When the next rows and calls are written even if their group is not full.
     rows_due: Nanos,
     awake: Option<KeepAwake>,
@@ -158,7 +166,10 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             Box::new(Rc::clone(&watch)),
             host.screen.progress(),
         ];
-        all.extend(M::observer(&options, host.screen));
+        let (stream, rows) = streaming::begin::<M>(output, host.screen);
+        if let Some(stream) = &stream {
+            all.push(Box::new(Rc::clone(stream)));
+        }
         let observers = Observers::new(all, stop);
         let mut cores = M::client(&request.plan);
         let awake = match cores.keep_awake.on {
@@ -208,7 +219,10 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             seen: Vec::new(),
             watch,
             flushed,
-            rows: Rows::new(M::Columns::default()),
+            rows,
+            lines_due: Nanos(0),
+            stream,
+            figures_due: Cell::new(Nanos(0)),
             rows_due: next_rows(Nanos(0)),
             awake,
         };
@@ -324,6 +338,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         let journaled = self.journal.add(&call);
         M::take(&mut self.accumulator, self.plan, call, &mut self.rows);
         let now = self.clock.now();
+        self.stream_lines(now);
         if now < self.rows_due {
             let full = self.rows.take_full();
             return self.hand_on(full).and(journaled);
@@ -506,11 +521,12 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     pub(crate) fn end(
         mut self,
         failure: Option<CliError>,
-    ) -> Result<(CompletedRun, M::Accumulator), CliError> {
+    ) -> Result<(CompletedRun<'a>, M::Accumulator), CliError> {
         let other = self.reached.failure();
         // That ended the run, not the user.
-        let failure = failure
-            .filter(|failure| other.is_none() || failure.kind != FailureKind::Interrupted)
+        let by_itself = other.is_none();
+        let mut failure = failure
+            .filter(|failure| by_itself || failure.kind != FailureKind::Interrupted)
             .or(other);
         if M::is_empty(&self.accumulator) {
             self.abort();
@@ -518,6 +534,11 @@ impl<'a, M: Measurement> RunContext<'a, M> {
                 Some(failure) => failure.without_results("no run is kept"),
                 None => CliError::failed("nothing was measured", "see the messages above"),
             });
+        }
+        // The reader of the stream ended the run, not the user.
+        if let Some(left) = self.observers.finished().filter(|_| by_itself) {
+            failure = failure.filter(|failure| failure.kind != FailureKind::Interrupted);
+            self.warn([left]);
         }
         self.stage(Stage::Report, "writing the report");
         if let Some((folder, before)) = &self.flushed {
@@ -528,6 +549,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         let mut ended = self.ending(None);
         drop(self.awake.take());
         M::last_rows(&self.accumulator, &mut self.rows);
+        self.stream_rest();
         let rest = self.rows.take_all();
         let handed_on = self.hand_on(rest);
         self.run_dir.keep();
@@ -549,6 +571,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             plan: self.plan_text,
             ended,
             journal: self.journal,
+            stream: self.stream,
         };
         Ok((over, self.accumulator))
     }

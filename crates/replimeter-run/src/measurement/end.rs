@@ -6,7 +6,9 @@ use replimeter_model::{host::HostRecord, manifest::Manifest, time::Nanos, warnin
 use serde::{Deserialize, Serialize};
 
 use super::Histograms;
-use crate::{cli_error::CliError, histograms, journal::Journal, run_dir::RunDir};
+use crate::{
+    cli_error::CliError, histograms, journal::Journal, run_dir::RunDir, stream::SharedStream,
+};
 
 /// The end of a run, besides its plan, its manifest and the measured state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,16 +56,17 @@ pub(super) fn cut_off() -> CliError {
 }
 
 /// A run after measuring.
-pub(crate) struct CompletedRun {
+pub(crate) struct CompletedRun<'a> {
     pub(crate) run_dir: RunDir,
     pub(crate) manifest: Manifest,
     /// The text of `plan.toml`.
     pub(crate) plan: String,
     pub(crate) ended: RunEnd,
     pub(crate) journal: Journal,
+    pub(crate) stream: Option<SharedStream<'a>>,
 }
 
-impl CompletedRun {
+impl CompletedRun<'_> {
     /// Writes the histograms of the figures.
     pub(crate) fn keep_histograms(&self, histograms: Option<&Histograms>) -> Result<(), CliError> {
         let Some(Histograms { took, series }) = histograms else {

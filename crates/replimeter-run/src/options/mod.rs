@@ -9,7 +9,7 @@ pub mod topology_file;
 pub use self::{
     command_line::CommandLineSettings,
     form::{FormArgs, OutputForm, raw_option},
-    output::{OutputArgs, StreamFormat, StreamOutputArgs},
+    output::{OutputArgs, StreamForm},
     target::{
         SandboxArgs, TargetArgs, UrlText, is_sandbox_option, one_target, sandbox_options,
         target_of, with_both_wait_points, with_help,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use super::form::FormArgs;
 
@@ -27,43 +27,22 @@ pub struct OutputArgs {
     #[command(flatten)]
     pub form: FormArgs<3>,
 
-    /// Print figures once per report interval, and no report at the end
-    #[arg(skip)]
-    pub stream: Option<StreamFormat>,
+    /// Print samples or figures during the run, and no report at the end
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "markdown", "csv"])]
+    pub stream: Option<StreamForm>,
 
     /// Write no page and no Markdown report: a trial has up to 200 runs.
     #[arg(skip)]
     pub without_page: bool,
 }
 
-/// A format of streamed figures, for other tools.
+/// What a run prints while it lasts, for other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StreamFormat {
-    /// A header, then a line for each replica and interval
+pub enum StreamForm {
+    /// Each row of `samples.parquet` as a line of JSON
+    Samples,
+    /// The figures of the run so far, once a second: a line each
     Csv,
-    /// An exposition for each interval, in OpenMetrics' text format
+    /// The same as an exposition in OpenMetrics' text format
     Openmetrics,
-}
-
-/// Output options of a command with figures during the run.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub struct StreamOutputArgs {
-    #[command(flatten)]
-    output: OutputArgs,
-
-    /// Print figures once per report interval, and no report at the end
-    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "markdown"])]
-    stream: Option<StreamFormat>,
-}
-
-impl OutputArgs {
-    /// Returns the output options of any command.
-    pub fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self {
-            // Commands without this option return an error here.
-            stream: matches.try_get_one("stream").ok().flatten().copied(),
-            ..Self::from_arg_matches(matches)?
-        })
-    }
 }

@@ -121,7 +121,7 @@ pub(crate) enum Command {
 /// `replimeter run`.
 #[derive(Debug, Args)]
 #[command(
-    arg(raw_option()),
+    arg(raw_option().conflicts_with("stream")),
     after_long_help = "\
 Examples:
   replimeter lag --row-sizes 1000..10000:1000 --dry-run > sweep.toml

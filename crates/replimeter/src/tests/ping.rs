@@ -9,7 +9,7 @@ use replimeter_render::chart::{self, Axis, Chart, Mark, Point, Scale};
 use replimeter_render::report::{Block, Cell, Report, Table};
 use replimeter_render::rows::{Columns, Rows, TableSpec, columns};
 use replimeter_render::{figures::Unit, html::HtmlError};
-use replimeter_run::figures::{DimensionSpec, FigureSpec, Figures, SampleFile};
+use replimeter_run::figures::{DimensionSpec, FigureSpec, StatedFigures};
 use replimeter_run::{cli_error::CliError, dry_run::PlanEffects, figures, *};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -155,12 +155,12 @@ impl Measurement for Ping {
         format!("{} servers answered.", run.results.rows.len())
     }
 
-    fn figures(run: &PingDocument, _: &SampleFile) -> Result<Figures, CliError> {
-        let mut figures = Figures::default();
-        for row in &run.results.rows {
-            figures.stated(TRIP, &[&row.server], &row.trip);
+    fn stated(_: &PingSettings, results: &PingResults) -> StatedFigures {
+        let mut figures = StatedFigures::default();
+        for row in &results.rows {
+            figures.distribution(TRIP, &[&row.server], &row.trip);
         }
-        Ok(figures)
+        figures
     }
 
     fn report(run: &PingDocument, _: bool) -> Report {

@@ -1,13 +1,13 @@
 //! The report of a `tap` run.
 
-mod stream;
+mod progress;
 
 use std::fmt::Write as _;
 
 use replimeter_instruments::tap::results::{TapClock, TapDocument, TapRow, TapStream};
 use replimeter_model::record::Distribution;
 
-pub(crate) use self::stream::{CSV_HEADER, Totals, csv, openmetrics, progress_line};
+pub(crate) use self::progress::progress_line;
 use replimeter_render::{
     figures::{Unit, count, time},
     headline::{tail, with_end_note, with_level},

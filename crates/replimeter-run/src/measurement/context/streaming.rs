@@ -1,0 +1,71 @@
+//! What a run passes to its stream.
+
+use std::{cell::RefCell, rc::Rc};
+
+use replimeter_model::time::Nanos;
+use replimeter_render::rows::Rows;
+
+use super::{Measurement, RunContext};
+use crate::{
+    event::Event,
+    options::{OutputArgs, StreamForm},
+    screen::Screen,
+    stream::{SharedStream, Stream},
+};
+
+/// Shortest time between rows that are streamed.
+const LINES_INTERVAL: Nanos = Nanos(100_000_000);
+/// Shortest time between figures: slightly less than the second of windows.
+const FIGURES_INTERVAL: Nanos = Nanos(900_000_000);
+
+/// Returns the stream of a run, if one is wanted, and the buffer of its rows.
+pub(super) fn begin<'a, M: Measurement>(
+    output: &OutputArgs,
+    screen: &'a dyn Screen,
+) -> (Option<SharedStream<'a>>, Rows<M::Columns>) {
+    let stream = output.stream.map(|form| {
+        let stream = Stream::new(form, &M::FIGURES(), screen);
+        Rc::new(RefCell::new(stream))
+    });
+    let rows = Rows::new(M::Columns::default());
+    let rows = match output.stream {
+        Some(StreamForm::Samples) => rows.with_lines(),
+        _ => rows,
+    };
+    (stream, rows)
+}
+
+impl<M: Measurement> RunContext<'_, M> {
+    /// Streams the rows since the last time, if it is due.
+    pub(super) fn stream_lines(&mut self, now: Nanos) {
+        if now >= self.lines_due {
+            self.lines_due = now + LINES_INTERVAL;
+            self.stream_rest();
+        }
+    }
+
+    /// Streams the rows since the last time.
+    pub(super) fn stream_rest(&mut self) {
+        let lines = self.rows.take_lines();
+        if !lines.is_empty() {
+            self.observers.emit(Event::Lines(&lines));
+        }
+    }
+
+    /// Returns whether anything is streamed.
+    #[must_use]
+    pub fn is_streamed(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Passes the figures of the results so far to the observers: at most once a second, and only if they are streamed.
+    pub fn so_far(&self, results: impl FnOnce(&M::Accumulator) -> M::Results) {
+        let now = self.clock.now();
+        if self.stream.is_none() || now < self.figures_due.get() {
+            return;
+        }
+        self.figures_due.set(now + FIGURES_INTERVAL);
+        let figures = M::stated(&self.request.settings, &results(&self.accumulator));
+        self.observers.emit(Event::Figures(figures.all()));
+    }
+}
