@@ -173,7 +173,7 @@ pub(crate) fn pending() {
     let mut matcher = Matcher::new(1, "", Some(folder.path())).unwrap();
     let arrival = |number: u64, late: i64| {
         let gtid = replimeter_engine::position::CommitId::Domain(
-            replimeter_engine::position::DomainGtid {
+            replimeter_engine::position::DomainCommit {
                 domain: 0,
                 server: 1,
                 sequence: number,

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use replimeter_engine::binlog::{Decoder, Position};
+use replimeter_engine::follow::{Decoder, Position};
 use replimeter_fuzz::server_bytes;
 use replimeter_model::time::Nanos;
 

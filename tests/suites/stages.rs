@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::stages::{AppliedPositions, LastTransaction, StageAnswer, StageSource, ThreadHistory},
+    dialect::stages::{
+        AppliedPositions, LastTransaction, StageAnswer, StageSource, ThreadHistory, chain,
+    },
     facts::ServerFacts,
 };
 use replimeter_instruments::{
     clock::Clock,
-    lag::stages::{ServerClock, StageJoiner, Transaction, chain},
+    lag::stage_joiner::{ServerClock, StageJoiner, Transaction},
 };
 use replimeter_model::{
     engine::Engine,
@@ -163,7 +165,9 @@ fn mariadb_reports_applied_positions() {
     let last = value(primary, "SELECT @@global.gtid_binlog_pos").unwrap();
     let held = |all: &[_]| {
         all.iter()
-            .any(|position: &replimeter_engine::position::DomainGtid| position.to_string() == last)
+            .any(|position: &replimeter_engine::position::DomainCommit| {
+                position.to_string() == last
+            })
     };
     wait_until("the next one is received", LIMIT, || {
         held(&positions(replica).received)
@@ -315,7 +319,7 @@ fn waterfall_of(
             commit_id: gtid,
             send,
             ack,
-            in_binlog: None,
+            logged: None,
             visible_after,
             visible_until,
         });

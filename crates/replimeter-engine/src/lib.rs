@@ -6,7 +6,6 @@
 
 mod answer;
 mod attempt;
-pub mod binlog;
 pub mod control_group;
 pub mod dialect;
 mod driver;
@@ -14,6 +13,7 @@ mod error;
 mod error_class;
 pub mod facts;
 pub mod filter;
+pub mod follow;
 pub mod grants;
 pub mod identity;
 mod login_error;

@@ -10,9 +10,9 @@ use crate::{
     ServerError, Session,
     dialect::{
         self, Channel,
+        acknowledgement::{self, PrimaryState, ReplicaState},
         galera::{self, NodeState},
         group::{self, GroupState},
-        semi_sync::{self, PrimaryState, ReplicaState},
     },
     error::unless_disconnected,
 };
@@ -239,7 +239,7 @@ pub struct Membership {
     /// Its replication channels, without those of its group; an error when the user may not read them.
     pub channels: Result<Vec<Channel>, ServerError>,
     /// Its state as a semi-synchronous primary, when it supports that.
-    pub semi_sync: Option<PrimaryState>,
+    pub waits: Option<PrimaryState>,
     /// Its state as a semi-synchronous replica.
     pub acknowledges: ReplicaState,
 }
@@ -265,11 +265,11 @@ impl Membership {
                 error
             }),
         };
-        let (semi_sync, acknowledges) = semi_sync::state(session)?;
+        let (waits, acknowledges) = acknowledgement::state(session)?;
         Ok(Self {
             cluster,
             channels,
-            semi_sync,
+            waits,
             acknowledges,
         })
     }
@@ -320,11 +320,8 @@ impl Membership {
     /// Returns how a channel from `source` replicates, as in effect now: `async` or `semi-sync`.
     #[must_use]
     pub fn mode_from(&self, source: &Self) -> Mode {
-        let waits = source
-            .semi_sync
-            .as_ref()
-            .is_some_and(PrimaryState::in_effect);
-        if waits && self.acknowledges.enabled && self.acknowledges.active {
+        let in_effect = source.waits.as_ref().is_some_and(PrimaryState::in_effect);
+        if in_effect && self.acknowledges.enabled && self.acknowledges.active {
             Mode::SemiSync
         } else {
             Mode::Async

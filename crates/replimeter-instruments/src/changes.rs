@@ -203,7 +203,7 @@ impl SeenServer {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_engine::position::{GtidSet, domain_gtids};
+    use replimeter_engine::position::{GtidSet, domain_commits};
 
     use super::*;
 
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         let set = |text: &str| Executed::Set(GtidSet::parse(&format!("{UUID}:{text}")).unwrap());
         let domains = |text: &str| Executed::Domains {
-            logged: domain_gtids(text).unwrap(),
+            logged: domain_commits(text).unwrap(),
             applied: Vec::new(),
         };
         for (before, now, is_reset) in [

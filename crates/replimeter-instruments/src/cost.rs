@@ -13,8 +13,9 @@ use std::{
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{
-        self, galera, group,
-        semi_sync::{self, PrimaryState},
+        self,
+        acknowledgement::{self, PrimaryState},
+        galera, group,
     },
     position::Position,
     source::Member,
@@ -308,7 +309,7 @@ impl<'a> ServersUnderTest<'a> {
         if self.mode != Mode::SemiSync {
             return Ok(None);
         }
-        Ok(semi_sync::state(&mut self.session)?.0)
+        Ok(acknowledgement::state(&mut self.session)?.0)
     }
 
     /// Waits until semi-synchronous replication is in effect again.

@@ -13,7 +13,7 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{
         self,
-        semi_sync::{self, PrimaryState},
+        acknowledgement::{self, PrimaryState},
     },
     facts::ServerFacts,
     position::Position,
@@ -532,7 +532,7 @@ impl<'a> PreparedServers<'a> {
         }
         let session = &mut self.session;
         let active = poll(RECOVERY, POLL_INTERVAL, stop, || {
-            let state = semi_sync::state(session)?.0;
+            let state = acknowledgement::state(session)?.0;
             Ok(state.filter(|state| state.active))
         })?;
         active.map(Some).ok_or_else(|| {
@@ -552,7 +552,9 @@ impl<'a> PreparedServers<'a> {
         let Some(before) = before else {
             return Ok(None);
         };
-        let now = semi_sync::state(&mut self.session)?.0.unwrap_or_default();
+        let now = acknowledgement::state(&mut self.session)?
+            .0
+            .unwrap_or_default();
         let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
         Ok((missed > 0 || !now.active).then(|| {
             format!("semi-synchronous replication fell back: {missed} transactions were committed without an acknowledgement")

@@ -50,6 +50,12 @@ impl Mode {
         matches!(self, Self::Galera | Self::Group)
     }
 
+    /// Returns whether its primary waits for an acknowledgement of receipt.
+    #[must_use]
+    pub fn waits_for_receipt(self) -> bool {
+        self == Self::SemiSync
+    }
+
     /// Returns the only engine that has it; `None` when both do.
     #[must_use]
     pub fn only_engine(self) -> Option<Engine> {

@@ -217,10 +217,12 @@ impl SandboxSpec {
                 .replica_server
                 .clone()
                 .filter(|_| has_replicas(shape)),
-            wait_point: common.wait_point.filter(|_| shape.mode() == Mode::SemiSync),
+            wait_point: common
+                .wait_point
+                .filter(|_| shape.mode().waits_for_receipt()),
             wait_for_replicas: common
                 .wait_for_replicas
-                .filter(|_| shape.mode() == Mode::SemiSync),
+                .filter(|_| shape.mode().waits_for_receipt()),
             multi_primary: common.multi_primary && shape.mode() == Mode::Group,
             link: common.link.filter(|_| replicating(shape)),
             client_link: common.client_link,
@@ -239,7 +241,10 @@ impl SandboxSpec {
         let Some(wanted) = self.wait_for_replicas else {
             return Ok(());
         };
-        for shape in shapes.iter().filter(|shape| shape.mode() == Mode::SemiSync) {
+        for shape in shapes
+            .iter()
+            .filter(|shape| shape.mode().waits_for_receipt())
+        {
             if wanted == 0 || wanted >= shape.servers() {
                 return Err(format!(
                     "{shape} cannot wait for {wanted} replicas; give 1 to {}",

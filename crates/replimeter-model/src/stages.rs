@@ -14,7 +14,8 @@ pub enum Mark {
     /// The client is about to hand the statement to the socket.
     Send,
     /// In the primary's binary log.
-    InBinlog,
+    #[serde(rename = "in-binlog")]
+    Logged,
     /// In the replica's relay log.
     Received,
     /// A thread of the replica begins to apply it.
@@ -32,7 +33,7 @@ impl Mark {
     /// All marks.
     pub const ALL: [Self; 7] = [
         Self::Send,
-        Self::InBinlog,
+        Self::Logged,
         Self::Received,
         Self::ApplyBegan,
         Self::Applied,
@@ -45,7 +46,7 @@ impl Mark {
     pub fn description(self) -> &'static str {
         match self {
             Self::Send => "send",
-            Self::InBinlog => "in binlog",
+            Self::Logged => "in binlog",
             Self::Received => "received",
             Self::ApplyBegan => "apply began",
             Self::Applied => "applied",
@@ -58,12 +59,12 @@ impl Mark {
     #[must_use]
     pub fn stage(self, next: Self) -> &'static str {
         match (self, next) {
-            (Self::Send, Self::InBinlog) => "commit",
+            (Self::Send, Self::Logged) => "commit",
             (Self::Send, Self::Ack) => "replicate and certify",
             (Self::Send, Self::Received) => "commit and transfer",
-            (Self::InBinlog, Self::Received) => "transfer",
-            (Self::InBinlog, Self::Ack) => "acknowledge",
-            (Self::InBinlog, Self::Visible) => "transfer and apply",
+            (Self::Logged, Self::Received) => "transfer",
+            (Self::Logged, Self::Ack) => "acknowledge",
+            (Self::Logged, Self::Visible) => "transfer and apply",
             (Self::Received, Self::ApplyBegan) => "queue",
             (Self::Received, Self::Applied) => "queue and apply",
             (Self::ApplyBegan | Self::Ack, Self::Applied)

@@ -14,7 +14,8 @@ pub enum WarningCode {
     /// One of several methods is not possible on these servers.
     MethodLeftOut,
     /// Semi-synchronous replication is configured and not in effect.
-    SemiSyncNotInEffect,
+    #[serde(rename = "semi-sync-not-in-effect")]
+    AcknowledgementNotInEffect,
     /// Reads or writes wait for replication by a server's setting.
     WaitingReads,
     /// A replica applies with a configured delay.

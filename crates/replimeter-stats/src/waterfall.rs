@@ -69,7 +69,8 @@ pub struct Points {
     /// The client is about to hand the statement to the socket.
     pub send: Option<Point>,
     /// In the primary's binary log.
-    pub in_binlog: Option<Point>,
+    #[serde(rename = "in_binlog")]
+    pub logged: Option<Point>,
     /// In the replica's relay log.
     pub received: Option<Point>,
     /// A thread of the replica begins to apply it.
@@ -90,7 +91,7 @@ impl Points {
     pub fn at(&self, mark: Mark) -> Option<Point> {
         match mark {
             Mark::Send => self.send,
-            Mark::InBinlog => self.in_binlog,
+            Mark::Logged => self.logged,
             Mark::Received => self.received,
             Mark::ApplyBegan => self.apply_began,
             Mark::Applied => self.applied,
@@ -195,8 +196,8 @@ impl Waterfall {
             .map(|(mark, clock)| (*mark, (*clock).to_owned(), SignedHistogram::new(1)))
             .collect();
         let mut parallel = Vec::new();
-        if has(Mark::InBinlog) && !has(Mark::Ack) {
-            parallel.push(StageDurations::new(Mark::InBinlog, Mark::Ack));
+        if has(Mark::Logged) && !has(Mark::Ack) {
+            parallel.push(StageDurations::new(Mark::Logged, Mark::Ack));
             marks.push((Mark::Ack, "client".to_owned(), SignedHistogram::new(1)));
         }
         Self {

@@ -3,10 +3,9 @@
 use std::{thread, time::Duration};
 
 use replimeter_engine::{
-    ErrorClass, ErrorKind,
-    binlog::{CompleteTransaction, Follower, Position, StartPosition, requirements},
-    dialect,
+    ErrorClass, ErrorKind, dialect,
     facts::ServerFacts,
+    follow::{CompleteTransaction, Follower, Position, StartPosition, requirements},
 };
 use replimeter_model::time::Nanos;
 use replimeter_suites::{LIMIT, restart, session, shared, sql, start, value, wait_until};

@@ -1,6 +1,6 @@
 //! Servers that cannot be followed.
 
-use replimeter_engine::{binlog::requirements, facts::ServerFacts};
+use replimeter_engine::{facts::ServerFacts, follow::requirements};
 use replimeter_model::sandbox::SandboxSpec;
 use replimeter_suites::{
     LIMIT, TestEnvironment, password, session, shared, sql, start_spec, url, value, wait,

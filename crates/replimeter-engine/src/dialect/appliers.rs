@@ -1,5 +1,7 @@
 //! How a replica applies transactions: threads, mode, order of commits.
 
+use replimeter_model::engine::Engine;
+
 use crate::{dialect::Channel, facts::ServerFacts};
 
 /// A replica's applying threads.
@@ -21,8 +23,32 @@ impl Appliers {
     /// Returns whether more than one thread applies.
     #[must_use]
     pub fn parallel(&self) -> bool {
-        // MariaDB's mode `none` leaves the threads unused.
-        self.threads > 1 && self.mode != "none"
+        self.threads > 1 && !self.ignores_threads()
+    }
+
+    /// Returns whether its mode leaves more than one thread unused.
+    #[must_use]
+    pub fn ignores_threads(&self) -> bool {
+        self.mode == "none"
+    }
+}
+
+/// The hint for appliers that leave threads unused.
+pub const USE_THREADS: &str = "set slave_parallel_mode to conservative or optimistic";
+
+/// Returns whether the number of threads can be set while channels other than the stopped one run.
+#[must_use]
+pub fn set_for_one_channel(engine: Engine) -> bool {
+    engine == Engine::MySql
+}
+
+/// Returns the privileges to stop and start an applier and, if wanted, to set its threads.
+#[must_use]
+pub fn privileges(engine: Engine, threads: bool) -> &'static [&'static str] {
+    match (engine, threads) {
+        (Engine::MariaDb, _) => &["REPLICATION SLAVE ADMIN"],
+        (Engine::MySql, false) => &["REPLICATION_SLAVE_ADMIN"],
+        (Engine::MySql, true) => &["REPLICATION_SLAVE_ADMIN", "SYSTEM_VARIABLES_ADMIN"],
     }
 }
 
@@ -102,8 +128,6 @@ pub fn other_filters(channel: &Channel) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::engine::Engine;
-
     use super::*;
 
     fn facts(variables: &[(&str, &str)]) -> ServerFacts {

@@ -2,7 +2,10 @@
 
 use replimeter_model::engine::Engine;
 
-use crate::{ServerError, Session, dialect};
+use crate::{
+    ServerError, Session, dialect,
+    membership::{ClusterState, Membership},
+};
 
 const OPERATION: &str = "cannot read the server's counters";
 
@@ -79,6 +82,16 @@ const GROUP_QUERY: &str = "SELECT CONCAT_WS(' ', s.COUNT_TRANSACTIONS_IN_QUEUE, 
      FROM performance_schema.replication_group_member_stats s WHERE s.MEMBER_ID = @@server_uuid";
 
 impl FlowControlCounters {
+    /// Returns those of a server of this engine.
+    #[must_use]
+    pub fn of(membership: &Membership, engine: Engine) -> Self {
+        match membership.as_member() {
+            Some(ClusterState::Galera(_)) => Self::Galera,
+            Some(ClusterState::Group(_)) => Self::Group,
+            None => Self::Channel(engine),
+        }
+    }
+
     /// Prepares a session so that its statements do not wait for replication.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
 //! The differences between MariaDB and MySQL, in one place.
 
+pub mod acknowledgement;
 pub mod applier_user;
 pub mod appliers;
 pub mod connections;
 pub mod counters;
+pub mod federated;
 pub mod flow_control;
 pub mod galera;
 pub mod group;
@@ -12,10 +14,11 @@ pub mod log;
 mod mariadb;
 mod mysql;
 pub mod postponed;
-pub mod semi_sync;
+pub mod reference;
 pub(crate) mod session_settings;
 pub mod settings;
 pub mod stages;
+pub mod stamp;
 pub mod statements;
 pub mod sync_reads;
 pub mod waits;

@@ -13,6 +13,16 @@ pub fn begins_read_only(facts: &ServerFacts) -> Option<&'static str> {
         .find(|name| facts.on(name))
 }
 
+/// The setting without flushes at commits.
+pub const NO_FLUSHES: &str = "innodb_flush_log_at_trx_commit=0";
+
+/// Returns whether a server with these variables flushes the log of its storage engine at each commit.
+#[must_use]
+pub fn flushes_each_commit(variables: &BTreeMap<String, String>) -> bool {
+    let value = variables.get("innodb_flush_log_at_trx_commit");
+    value.is_some_and(|value| value == "1")
+}
+
 /// Returns the variables of the statement logs that are on.
 #[must_use]
 pub fn statement_logs(facts: &ServerFacts) -> Vec<&'static str> {

@@ -5,10 +5,12 @@
 //! the times of the queries bracket. A Galera node reports neither.
 
 use mysql::{Row, Value};
-use replimeter_model::engine::Engine;
+use replimeter_model::{engine::Engine, stages::Mark};
 
-use crate::position::{DomainGtid, domain_gtids};
-use crate::{ErrorClass, ServerError, Session, facts::ServerFacts, session::Prepared};
+use crate::position::{DomainCommit, WrittenId, domain_commits};
+use crate::{
+    ErrorClass, ServerError, Session, facts::ServerFacts, membership::Membership, session::Prepared,
+};
 
 const OPERATION: &str = "cannot read the progress of transactions";
 
@@ -32,6 +34,65 @@ FROM performance_schema.replication_applier_status_by_worker WHERE LAST_APPLIED_
 
 /// Positions of every connection; MariaDB has no shorter statement before 11.6.
 const POSITIONS: [&str; 2] = ["SHOW ALL REPLICAS STATUS", "SHOW ALL SLAVES STATUS"];
+
+/// Returns the chain of marks that a replica of this engine can report, each with the clock that stamps
+/// it. On MariaDB the chain includes the
+/// binary log if a tap reports it (`tap`); MySQL stamps it itself, more precisely than a tap.
+#[must_use]
+pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
+    match engine {
+        Engine::MySql => vec![
+            (Mark::Send, "client"),
+            (Mark::Logged, "primary"),
+            (Mark::Received, replica),
+            (Mark::ApplyBegan, replica),
+            (Mark::Applied, replica),
+            (Mark::Visible, "client"),
+        ],
+        Engine::MariaDb => {
+            let marks = [
+                Mark::Send,
+                Mark::Logged,
+                Mark::Received,
+                Mark::Applied,
+                Mark::Visible,
+            ];
+            marks
+                .into_iter()
+                .filter(|mark| tap || *mark != Mark::Logged)
+                .map(|mark| (mark, "client"))
+                .collect()
+        }
+    }
+}
+
+/// The chain of a Galera node, which reports no stages: the writer's latency contains replication and
+/// certification, the rest is applying.
+pub const CHAIN_OF_A_NODE: [(Mark, &str); 3] = [
+    (Mark::Send, "client"),
+    (Mark::Ack, "client"),
+    (Mark::Visible, "client"),
+];
+
+/// Checks that the writes of a session can be joined with what replicas report.
+///
+/// # Errors
+/// When they have no ids, with the setting to enable.
+pub fn check_writer(session: &mut Session, facts: &ServerFacts) -> Result<(), ServerError> {
+    WrittenId::prepare(session, facts)
+        .map(|_| ())
+        .map_err(|error| ServerError {
+            operation: "cannot observe the stages".to_owned(),
+            hint: "set gtid_mode=ON on every server, or remove --stages".to_owned(),
+            ..error
+        })
+}
+
+/// Returns whether servers of this membership report stages.
+#[must_use]
+pub fn are_reported(membership: &Membership) -> bool {
+    membership.galera().is_none()
+}
 
 /// The last transaction of a replica's thread. Times are microseconds since 1970, by the clock
 /// named; `None` when the server has none.
@@ -69,9 +130,9 @@ pub struct ThreadHistory {
 pub struct AppliedPositions {
     /// In the relay log, of all connections (`Gtid_IO_Pos`). Empty when no connection uses GTIDs as
     /// positions.
-    pub received: Vec<DomainGtid>,
+    pub received: Vec<DomainCommit>,
     /// Applied and committed (`Gtid_Slave_Pos`).
-    pub applied: Vec<DomainGtid>,
+    pub applied: Vec<DomainCommit>,
 }
 
 /// The result of one query.
@@ -168,7 +229,7 @@ impl StageSource {
                         .join(",")
                 };
                 let read = |text: &str| {
-                    domain_gtids(text).map_err(|error| {
+                    domain_commits(text).map_err(|error| {
                         session.precondition(OPERATION, error.to_string(), "report this as a bug")
                     })
                 };
@@ -246,7 +307,7 @@ fn unix_us(value: &Value) -> Option<i64> {
 
 /// Returns the days from 1970-01-01 to a date of the Gregorian calendar (Hinnant 2013,
 /// `days_from_civil`).
-fn days(year: i64, month: i64, day: i64) -> i64 {
+pub(super) fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
@@ -257,6 +318,16 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stage_chain_matches_what_the_engine_reports() {
+        assert_eq!(chain(Engine::MySql, "replica1", false).len(), 6);
+        assert_eq!(chain(Engine::MariaDb, "replica1", false).len(), 4);
+        assert_eq!(
+            chain(Engine::MariaDb, "replica1", true)[1],
+            (Mark::Logged, "client")
+        );
+    }
 
     #[test]
     fn timestamps_are_converted_to_unix_microseconds() {

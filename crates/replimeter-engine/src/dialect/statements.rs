@@ -2,7 +2,7 @@
 
 use replimeter_model::engine::Engine;
 
-use crate::dialect::Channel;
+use crate::{ServerError, Session, dialect::Channel};
 
 /// The part of a channel to start or stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ fn connection(channel: &Channel) -> String {
 fn for_channel(channel: &Channel) -> String {
     format!(" FOR CHANNEL {}", quoted(&channel.name))
 }
+
+/// The end of the definition of a table with transactions, before its comment.
+pub const TRANSACTIONAL: &str = "ENGINE=InnoDB";
 
 /// Returns the statement that starts a channel.
 #[must_use]
@@ -111,6 +114,25 @@ pub fn use_gtid(engine: Engine, channel: &Channel) -> String {
         stop(engine, channel, part),
         start(engine, channel, part)
     )
+}
+
+/// Checks that a channel's position names the transactions that it has received.
+///
+/// # Errors
+/// When it does not, with the statements that change that.
+pub fn check_position(
+    session: &Session,
+    engine: Engine,
+    channel: &Channel,
+) -> Result<(), ServerError> {
+    if channel.by_gtid {
+        return Ok(());
+    }
+    Err(session.precondition(
+        "cannot read its received transactions",
+        "its channel does not use GTID positions",
+        use_gtid(engine, channel),
+    ))
 }
 
 /// Returns the privilege for reading the status of the log, as GRANT spells it.

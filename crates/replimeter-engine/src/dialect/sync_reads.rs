@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use replimeter_model::{engine::Engine, read_consistency::ReadConsistency, replication::Mode};
 
-use crate::{ErrorClass, ServerError};
+use crate::{ErrorClass, ServerError, Session, facts::ServerFacts};
 
 /// How reads are made to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +108,45 @@ pub fn guarantee(
             "use --read-consistency=gtid, where the client waits for the write's GTID before it reads",
         )),
     }
+}
+
+/// Makes a session's reads wait until they show all that its server has received, where a setting does that in this mode.
+///
+/// # Errors
+/// When the server refuses or the connection breaks.
+pub fn enable(session: &mut Session, facts: &ServerFacts, mode: Mode) -> Result<(), ServerError> {
+    let sql = match mode {
+        Mode::Galera => "SET SESSION wsrep_sync_wait = 1",
+        Mode::Group if !facts.get("group_replication_consistency").is_empty() => {
+            "SET SESSION group_replication_consistency = 'BEFORE'"
+        }
+        _ => return Ok(()),
+    };
+    session.run("cannot enable synchronous reads", sql)
+}
+
+/// Returns whether a shape's servers in this mode can implement the level: what a channel can do is the same on every engine.
+///
+/// # Errors
+/// The cause and a hint, when they cannot.
+pub fn check(level: ReadConsistency, mode: Mode) -> Result<(), (String, &'static str)> {
+    guarantee(level, Engine::MariaDb, mode, Duration::ZERO).map(|_| ())
+}
+
+/// The cause why a load whose reads are checked cannot wait by commit id.
+pub const ADDS_A_STATEMENT: &str =
+    "waiting by GTID would add a statement to the load whose reads are checked";
+/// The hint for a connection pool whose resets end a guarantee.
+pub const AFTER_A_RESET: &str = "a pool's reset clears session settings and session tracking of GTIDs: set them again after every reset, or globally";
+/// What a site's reader waits for.
+pub const WAITS_FOR_POST: &str = "the replica waits for the GTID of the visitor's post";
+
+/// Returns the hint for a wait, as [`Guarantee::words`] describes it, that can end too early.
+#[must_use]
+pub fn hint_of_early_wait(words: &str) -> Option<&'static str> {
+    words.contains("WSREP_SYNC_WAIT_UPTO_GTID").then_some(
+        "on Galera this wait can return just before the row is readable; use wsrep_sync_wait=1 (--read-consistency=before)",
+    )
 }
 
 /// Returns whether a server refused a read because its wait timed out: Galera's lock wait timeout,

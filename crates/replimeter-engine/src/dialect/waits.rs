@@ -8,10 +8,13 @@ use crate::{
     ErrorClass, ServerError, Session,
     dialect::galera,
     facts::ServerFacts,
+    membership::Membership,
     session::{Bound, Prepared},
 };
 
 const OPERATION: &str = "cannot wait for a transaction";
+/// The wait of MariaDB.
+pub(super) const OF_MARIADB: &str = "SELECT MASTER_GTID_WAIT(?, ?)";
 
 /// A prepared wait.
 pub struct PreparedWait {
@@ -31,7 +34,7 @@ pub struct PreparedWait {
 fn wording(engine: Engine, galera: bool) -> (&'static str, &'static [i64]) {
     match (engine, galera) {
         (_, true) => ("SELECT WSREP_SYNC_WAIT_UPTO_GTID(?, ?)", &[1]),
-        (Engine::MariaDb, false) => ("SELECT MASTER_GTID_WAIT(?, ?)", &[0]),
+        (Engine::MariaDb, false) => (OF_MARIADB, &[0]),
         (Engine::MySql, false) => ("SELECT WAIT_FOR_EXECUTED_GTID_SET(?, ?)", &[0]),
     }
 }
@@ -39,8 +42,8 @@ fn wording(engine: Engine, galera: bool) -> (&'static str, &'static [i64]) {
 /// Returns whether the wait works on the writer: MariaDB's wait regards only transactions applied
 /// as a replica.
 #[must_use]
-pub fn supported_on_writer(engine: Engine, galera: bool) -> bool {
-    galera || engine == Engine::MySql
+pub fn supported_on_writer(engine: Engine, membership: &Membership) -> bool {
+    membership.galera().is_some() || engine == Engine::MySql
 }
 
 impl PreparedWait {

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::gtid_set::{DomainGtid, GtidError, domain_gtids};
+use super::gtid_set::{DomainCommit, GtidError, domain_commits};
 use crate::identity::Identity;
 
 /// A UUID as its 16 bytes.
@@ -107,7 +107,7 @@ impl fmt::Debug for Tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CommitId {
     /// MariaDB: `domain-server-sequence`.
-    Domain(DomainGtid),
+    Domain(DomainCommit),
     /// MySQL: `uuid:number` or `uuid:tag:number`.
     Numbered {
         /// The UUID of the server or group where it was written.
@@ -202,7 +202,7 @@ impl FromStr for CommitId {
         let refuse = || GtidError::of(text);
         let mut parts = text.split(':');
         let (Some(uuid), Some(second)) = (parts.next(), parts.next()) else {
-            return match domain_gtids(text)?.as_slice() {
+            return match domain_commits(text)?.as_slice() {
                 [gtid] => Ok(Self::Domain(*gtid)),
                 _ => Err(refuse()),
             };

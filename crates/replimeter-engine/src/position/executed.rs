@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     CommitSource, Numbers, Position,
-    gtid_set::{DomainGtid, GtidSet, domain_gtids},
+    gtid_set::{DomainCommit, GtidSet, domain_commits},
 };
 use crate::{ServerError, Session, facts::ServerFacts};
 
@@ -17,9 +17,9 @@ pub enum Executed {
     Domains {
         /// In the binary log, written here or logged while applying
         /// (`gtid_binlog_state`).
-        logged: Vec<DomainGtid>,
+        logged: Vec<DomainCommit>,
         /// Applied as a replica (`gtid_slave_pos`).
-        applied: Vec<DomainGtid>,
+        applied: Vec<DomainCommit>,
     },
     /// Unknown, with the reason.
     Unknown(String),
@@ -98,7 +98,7 @@ impl Executed {
 }
 
 /// Returns the last number of a server in a domain.
-fn last_of(known: &[DomainGtid], domain: u32, server: u32) -> Option<u64> {
+fn last_of(known: &[DomainCommit], domain: u32, server: u32) -> Option<u64> {
     let same = known
         .iter()
         .filter(|one| (one.domain, one.server) == (domain, server));
@@ -108,9 +108,9 @@ fn last_of(known: &[DomainGtid], domain: u32, server: u32) -> Option<u64> {
 /// A server reports only its last number of each domain and origin; the transactions between the two
 /// last numbers exist on only one server.
 fn errant_of_domains(
-    old: &[DomainGtid],
-    logged: &[DomainGtid],
-    applied: &[DomainGtid],
+    old: &[DomainCommit],
+    logged: &[DomainCommit],
+    applied: &[DomainCommit],
 ) -> (u64, String) {
     let (mut count, mut text) = (0u64, String::new());
     for last in old {
@@ -120,7 +120,7 @@ fn errant_of_domains(
             continue;
         }
         count = count.saturating_add(last.sequence - has);
-        let first = DomainGtid {
+        let first = DomainCommit {
             sequence: has + 1,
             ..*last
         };
@@ -157,7 +157,7 @@ pub fn executed(facts: &ServerFacts, session: &mut Session) -> Result<Executed, 
         let logged = session
             .value(operation, "SELECT @@GLOBAL.gtid_binlog_state")?
             .unwrap_or_default();
-        return Ok(match (domain_gtids(&logged), domain_gtids(&applied)) {
+        return Ok(match (domain_commits(&logged), domain_commits(&applied)) {
             (Ok(logged), Ok(applied)) => Executed::Domains { logged, applied },
             (Err(error), _) | (_, Err(error)) => Executed::Unknown(error.to_string()),
         });
@@ -178,8 +178,8 @@ mod tests {
         )));
         assert_eq!(rest, Some((3, format!("{uuid}:8-10"))));
         let domains = |logged: &str, applied: &str| Executed::Domains {
-            logged: domain_gtids(logged).unwrap(),
-            applied: domain_gtids(applied).unwrap(),
+            logged: domain_commits(logged).unwrap(),
+            applied: domain_commits(applied).unwrap(),
         };
         let rest = domains("0-1-10", "").errant(&domains("0-1-7,0-2-8", "0-1-7"));
         assert_eq!(rest, Some((3, "0-1-8…0-1-10".to_owned())));

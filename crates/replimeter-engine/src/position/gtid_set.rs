@@ -240,7 +240,7 @@ impl fmt::Display for GtidSet {
 
 /// MariaDB's GTID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DomainGtid {
+pub struct DomainCommit {
     /// `gtid_domain_id` of the session that wrote it.
     pub domain: u32,
     /// `server_id` of the server where it was written.
@@ -249,7 +249,7 @@ pub struct DomainGtid {
     pub sequence: u64,
 }
 
-impl fmt::Display for DomainGtid {
+impl fmt::Display for DomainCommit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}-{}", self.domain, self.server, self.sequence)
     }
@@ -259,13 +259,13 @@ impl fmt::Display for DomainGtid {
 ///
 /// # Errors
 /// When the text is no such list.
-pub fn domain_gtids(text: &str) -> Result<Vec<DomainGtid>, GtidError> {
+pub fn domain_commits(text: &str) -> Result<Vec<DomainCommit>, GtidError> {
     let one = |part: &str| {
         let mut numbers = part.split('-').map(|number| {
             (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
                 .then_some(number)
         });
-        let gtid = DomainGtid {
+        let gtid = DomainCommit {
             domain: numbers.next()??.parse().ok()?,
             server: numbers.next()??.parse().ok()?,
             sequence: numbers.next()??.parse().ok()?,
@@ -336,10 +336,10 @@ mod tests {
 
     #[test]
     fn mariadb_domains_are_parsed() {
-        let gtids = domain_gtids("0-1-100, 1-4294967295-18446744073709551615").unwrap();
+        let gtids = domain_commits("0-1-100, 1-4294967295-18446744073709551615").unwrap();
         assert_eq!(
             gtids[0],
-            DomainGtid {
+            DomainCommit {
                 domain: 0,
                 server: 1,
                 sequence: 100
@@ -354,7 +354,7 @@ mod tests {
             "4294967296-1-1",
             "0-+1-2",
         ] {
-            assert!(domain_gtids(text).is_err(), "{text}");
+            assert!(domain_commits(text).is_err(), "{text}");
         }
     }
 
@@ -394,7 +394,7 @@ mod tests {
                 prop_assert!(one.subtract(&one).is_empty());
                 let _ = (one.count(), whole.subtract(&one), one.subtract(&whole).to_string());
             }
-            let _ = (GtidSet::parse(&other), domain_gtids(&text), domain_gtids(&other));
+            let _ = (GtidSet::parse(&other), domain_commits(&text), domain_commits(&other));
         }
     }
 }

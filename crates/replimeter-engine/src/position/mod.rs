@@ -13,16 +13,16 @@ pub(crate) use self::gtid_set::joined;
 pub use self::{
     commit_id::{CommitId, CommitSource, MAX_TAG_LENGTH, OriginServer, Tag, Uuid},
     executed::{Executed, executed},
-    gtid_set::{DomainGtid, GtidError, GtidSet, Interval, domain_gtids},
+    gtid_set::{DomainCommit, GtidError, GtidSet, Interval, domain_commits},
     written_id::WrittenId,
 };
-use crate::{ServerError, Session, dialect::Channel};
+use crate::{ServerError, Session, dialect::Channel, facts::ServerFacts};
 
 /// The transactions that a server has written, received or applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Position {
     /// MariaDB: the last one of each domain. Numbers of a domain continue across its servers, and have no gaps unless a client sets them.
-    Domains(Vec<DomainGtid>),
+    Domains(Vec<DomainCommit>),
     /// MySQL: the set of all of them.
     Set(GtidSet),
 }
@@ -84,12 +84,37 @@ impl FromStr for Position {
         if text.contains(':') {
             GtidSet::parse(text).map(Self::Set)
         } else {
-            domain_gtids(text).map(Self::Domains)
+            domain_commits(text).map(Self::Domains)
         }
     }
 }
 
 const OPERATION: &str = "cannot read the server's GTID position";
+
+/// What commit ids are called in texts.
+pub const ID: &str = "GTID";
+/// The part of a hint that makes servers assign ids to commits.
+pub const ENABLE_IDS: &str = "turn on GTIDs and binary logs";
+
+/// Checks that the server's transactions can be counted by their ids.
+///
+/// # Errors
+/// When it assigns none, of this operation.
+pub fn check_counted(
+    session: &Session,
+    facts: &ServerFacts,
+    operation: &str,
+) -> Result<(), ServerError> {
+    let mode = facts.get("gtid_mode");
+    if facts.variables.contains_key("gtid_binlog_pos") || mode == "ON" {
+        return Ok(());
+    }
+    Err(session.precondition(
+        operation,
+        format!("transactions are counted by GTID, but gtid_mode is {mode}"),
+        "enable GTIDs: gtid_mode=ON, enforce_gtid_consistency=ON",
+    ))
+}
 
 impl Position {
     /// Reads the position of the server that is written to.
@@ -123,7 +148,7 @@ impl Position {
                 "see the server's error log",
             )
         })?;
-        Ok(Self::Domains(vec![DomainGtid {
+        Ok(Self::Domains(vec![DomainCommit {
             domain: 0,
             server: 0,
             sequence,
@@ -141,9 +166,16 @@ impl Position {
             texts.collect::<Vec<_>>().join(",")
         };
         match engine {
-            Engine::MariaDb => domain_gtids(&texts("Gtid_IO_Pos")).map(Self::Domains),
+            Engine::MariaDb => domain_commits(&texts("Gtid_IO_Pos")).map(Self::Domains),
             Engine::MySql => GtidSet::parse(&texts("Retrieved_Gtid_Set")).map(Self::Set),
         }
+    }
+
+    /// Returns whether what a replica's channels have received leaves out what it received before its log of it was emptied, so that what
+    /// it has executed belongs to it, too.
+    #[must_use]
+    pub fn forgets_received(engine: Engine) -> bool {
+        engine == Engine::MySql
     }
 
     /// Returns the transactions of both.
@@ -164,7 +196,7 @@ impl Position {
         };
         let text = session.value(OPERATION, sql)?.unwrap_or_default();
         let position = match engine {
-            Engine::MariaDb => domain_gtids(&text).map(Self::Domains),
+            Engine::MariaDb => domain_commits(&text).map(Self::Domains),
             Engine::MySql => GtidSet::parse(&text).map(Self::Set),
         };
         position.map_err(|error| {
@@ -253,7 +285,7 @@ impl Position {
     }
 }
 
-fn last_of_domains(gtids: &[DomainGtid]) -> BTreeMap<u32, u64> {
+fn last_of_domains(gtids: &[DomainCommit]) -> BTreeMap<u32, u64> {
     let mut last = BTreeMap::new();
     for gtid in gtids {
         let known = last.entry(gtid.domain).or_insert(0);

@@ -71,6 +71,24 @@ impl WrittenId {
         }
         session.session_state(OPERATION, gtid_in)
     }
+
+    /// Returns the same for a caller of this `operation` who needs it.
+    ///
+    /// # Errors
+    /// When the server reports none, or the connection breaks.
+    pub fn required_of_last_write(
+        self,
+        session: &mut Session,
+        operation: &str,
+    ) -> Result<String, ServerError> {
+        self.of_last_write(session)?.ok_or_else(|| {
+            session.precondition(
+                operation,
+                "the server did not return the GTID of a write",
+                "set sql_log_bin=ON, connect without a proxy, or use --method poll",
+            )
+        })
+    }
 }
 
 /// Returns the GTID in one session-state change of the answer.

@@ -121,7 +121,7 @@ mod tests {
     use replimeter_model::engine::Engine;
 
     use super::*;
-    use crate::dialect::semi_sync::ReplicaState;
+    use crate::dialect::acknowledgement::ReplicaState;
 
     #[test]
     fn rule_reads_the_first_name_that_a_server_has() {
@@ -137,7 +137,7 @@ mod tests {
         let membership = Membership {
             cluster: Ok(None),
             channels: Ok(Vec::new()),
-            semi_sync: None,
+            waits: None,
             acknowledges: ReplicaState::default(),
         };
         let found = |relation, variables: &[(&str, &str)], values| {

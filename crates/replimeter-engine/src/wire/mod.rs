@@ -8,6 +8,7 @@ mod login;
 mod login_exchange;
 mod packet;
 mod scan;
+pub mod server_side;
 mod stream;
 mod tls;
 

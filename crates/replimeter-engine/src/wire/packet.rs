@@ -5,13 +5,16 @@ const MAX_PACKET_LENGTH: usize = 0xff_ffff;
 /// Bytes of a packet's header: length and sequence number.
 const HEADER: usize = 4;
 
-/// Types of parameters, as the protocol numbers them.
-mod kind {
-    pub(super) const DOUBLE: u8 = 5;
-    pub(super) const NULL: u8 = 6;
-    pub(super) const LONGLONG: u8 = 8;
-    pub(super) const VAR_STRING: u8 = 253;
-    pub(super) const UNSIGNED: u8 = 0x80;
+/// Types of columns and parameters, as the protocol numbers them.
+pub(super) mod kind {
+    pub(crate) const TINY: u8 = 1;
+    pub(crate) const SHORT: u8 = 2;
+    pub(crate) const LONG: u8 = 3;
+    pub(crate) const DOUBLE: u8 = 5;
+    pub(crate) const NULL: u8 = 6;
+    pub(crate) const LONGLONG: u8 = 8;
+    pub(crate) const VAR_STRING: u8 = 253;
+    pub(crate) const UNSIGNED: u8 = 0x80;
 }
 
 /// A parameter's value.

@@ -3,10 +3,11 @@
 use replimeter_engine::{
     ErrorKind, ServerError, Session,
     dialect::{
-        appliers::appliers,
+        appliers::{appliers, privileges, set_for_one_channel},
         settings::{self, quoted_user},
     },
-    facts::{ServerFacts, grants},
+    facts::grants,
+    position::check_counted,
 };
 use replimeter_model::engine::Engine;
 
@@ -31,7 +32,7 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
             "choose a target with a replica, such as --sandbox async:1",
         ));
     }
-    without_gtid(&cluster.primary.facts, &cluster.primary.session)?;
+    check_counted(&cluster.primary.session, &cluster.primary.facts, operation)?;
     let engine = cluster.primary.facts.engine;
     for replica in &mut cluster.replicas {
         let server = &mut replica.server;
@@ -57,7 +58,7 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
         if server.facts.engine != engine {
             return precondition("its transactions cannot be compared with those of its primary, which runs another engine".to_owned(), "");
         }
-        without_gtid(&server.facts, &server.session)?;
+        check_counted(&server.session, &server.facts, operation)?;
         if let Some(setting) = settings::begins_read_only(&server.facts) {
             return precondition(applier_stops(setting), &writable_transactions(setting));
         }
@@ -72,7 +73,7 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
                 "remove --workers",
             );
         }
-        if engine == Engine::MariaDb && channels > 1 {
+        if channels > 1 && !set_for_one_channel(engine) {
             return precondition(
                 format!(
                     "its number of applier workers can be set only while all of its {channels} channels are stopped"
@@ -85,34 +86,13 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
     Ok(())
 }
 
-fn without_gtid(facts: &ServerFacts, session: &Session) -> Result<(), ServerError> {
-    let counted = facts.variables.contains_key("gtid_binlog_pos") || facts.get("gtid_mode") == "ON";
-    if counted {
-        return Ok(());
-    }
-    let cause = format!(
-        "transactions are counted by GTID, but gtid_mode is {}",
-        facts.get("gtid_mode")
-    );
-    Err(session.precondition(
-        "cannot build up a backlog",
-        cause,
-        "enable GTIDs: gtid_mode=ON, enforce_gtid_consistency=ON",
-    ))
-}
-
 /// Checks that the user may stop the applier and set its workers.
 fn may(session: &mut Session, engine: Engine, workers: bool) -> Result<(), ServerError> {
     // A server that does not show grants refuses the stop instead.
     let Some(grants) = grants(session, engine)? else {
         return Ok(());
     };
-    let wanted: &[&str] = match (engine, workers) {
-        (Engine::MariaDb, _) => &["REPLICATION SLAVE ADMIN"],
-        (Engine::MySql, false) => &["REPLICATION_SLAVE_ADMIN"],
-        (Engine::MySql, true) => &["REPLICATION_SLAVE_ADMIN", "SYSTEM_VARIABLES_ADMIN"],
-    };
-    let missing = grants.missing(wanted, SCHEMA, &TABLE);
+    let missing = grants.missing(privileges(engine, workers), SCHEMA, &TABLE);
     if missing.is_empty() || grants.has("SUPER", SCHEMA, &TABLE) {
         return Ok(());
     }

@@ -5,7 +5,10 @@ use std::{thread, time::Duration};
 
 use replimeter_engine::{
     ErrorKind, ServerError,
-    dialect::{Channel, appliers::appliers},
+    dialect::{
+        Channel,
+        appliers::{USE_THREADS, appliers},
+    },
 };
 use replimeter_model::{
     time::Nanos,
@@ -134,20 +137,18 @@ impl Round<'_, '_> {
 
     /// Returns how the replica distributes work to its workers; warns when it does not.
     fn parallel_mode(&mut self, replica: &CheckedReplica) -> String {
-        let mode = appliers(&replica.server.facts)
-            .map(|appliers| appliers.mode)
-            .unwrap_or_default();
-        if mode == "none" && self.workers.is_some_and(|workers| workers > 1) {
+        let appliers = appliers(&replica.server.facts).unwrap_or_default();
+        if appliers.ignores_threads() && self.workers.is_some_and(|workers| workers > 1) {
             self.warnings.push(Warning::new(
                 WarningCode::BacklogUnclear,
                 format!(
                     "{}: its parallel mode is `none`, so more workers do not change its rates",
                     replica.server.node.name
                 ),
-                "set slave_parallel_mode to conservative or optimistic",
+                USE_THREADS,
             ));
         }
-        mode
+        appliers.mode
     }
 
     /// Reads both servers from the applier's stop until the replica has caught up; `walked` receives

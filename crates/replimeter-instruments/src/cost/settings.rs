@@ -295,7 +295,7 @@ impl CostPlan {
         if target.wait_point.is_some()
             && !shapes
                 .iter()
-                .any(|shape| shape.mode.kind.mode == Mode::SemiSync)
+                .any(|shape| shape.mode.kind.mode.waits_for_receipt())
         {
             return contradiction("a wait point requires semi-sync, which is not among the modes");
         }

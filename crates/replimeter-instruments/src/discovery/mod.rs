@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::{Channel, semi_sync},
+    dialect::{Channel, acknowledgement},
     facts::ServerFacts,
     membership::Membership,
     position::OriginServer,
@@ -85,12 +85,12 @@ impl DiscoveredServer {
 
     /// Returns, for a primary on which semi-synchronous replication was in effect: the transactions committed since
     /// without an acknowledgement, and whether it is in effect now.
-    pub(crate) fn semi_sync_since(&mut self) -> Result<Option<(u64, bool)>, ServerError> {
-        let before = self.membership.semi_sync.as_ref();
+    pub(crate) fn unacknowledged_since(&mut self) -> Result<Option<(u64, bool)>, ServerError> {
+        let before = self.membership.waits.as_ref();
         let Some(before) = before.filter(|state| state.in_effect()) else {
             return Ok(None);
         };
-        let (now, _) = semi_sync::state(&mut self.session)?;
+        let (now, _) = acknowledgement::state(&mut self.session)?;
         Ok(now.map(|now| {
             let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
             (missed, now.active)

@@ -197,8 +197,8 @@ pub(crate) fn reaches<I: IntoIterator<Item = usize>>(
 #[cfg(test)]
 mod tests {
     use replimeter_engine::dialect::{
+        acknowledgement::{PrimaryState, ReplicaState},
         galera::NodeState,
-        semi_sync::{PrimaryState, ReplicaState},
     };
 
     use super::*;
@@ -216,7 +216,7 @@ mod tests {
         Membership {
             cluster: Ok((!cluster.is_empty()).then_some(ClusterState::Galera(node))),
             channels: Ok(sources.iter().map(channel).collect()),
-            semi_sync: None,
+            waits: None,
             acknowledges: ReplicaState::default(),
         }
     }
@@ -312,7 +312,7 @@ mod tests {
     fn mode_is_semi_sync_only_while_a_replica_acknowledges() {
         let mut servers = [membership(&[], ""), membership(&[1], "")];
         assert_eq!(relations(&servers).1, Mode::Async);
-        servers[0].semi_sync = Some(PrimaryState {
+        servers[0].waits = Some(PrimaryState {
             enabled: true,
             active: true,
             clients: 1,

@@ -2,8 +2,8 @@
 
 use replimeter_engine::{
     ServerError,
-    binlog::requirements::{self, FollowPurpose},
     dialect::statements,
+    follow::requirements::{self, FollowPurpose},
     source::Member,
 };
 use replimeter_model::target::Role as Declaration;
@@ -61,13 +61,8 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
             let Some(channel) = replica.channel() else {
                 continue;
             };
-            if !channel.by_gtid {
-                return Err(replica.server.session.precondition(
-                    "cannot read its received transactions",
-                    "its channel does not use GTID positions",
-                    statements::use_gtid(replica.server.facts.engine, channel),
-                ));
-            }
+            let server = &replica.server;
+            statements::check_position(&server.session, server.facts.engine, channel)?;
         }
     }
     Ok(cluster)

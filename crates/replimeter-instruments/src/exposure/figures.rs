@@ -42,7 +42,7 @@ struct HeldPoll {
     transactions: u64,
     bytes: u64,
     age: Option<Nanos>,
-    semi_sync: Option<bool>,
+    waits: Option<bool>,
 }
 
 /// Statistics over time: a poll stands for the time from the middle between it and the one before to the middle
@@ -95,7 +95,7 @@ impl PollSummary {
         self.exposed
             .record(poll.since, [transactions as f64, bytes as f64, any], time);
         self.ineffective
-            .record(poll.since, share(poll.semi_sync == Some(false)), time);
+            .record(poll.since, share(poll.waits == Some(false)), time);
     }
 
     /// Returns the share of the time in which the semi-synchronous primary was not in effect, in percent.
@@ -182,7 +182,7 @@ impl ExposureSummary {
         asked: Nanos,
         last: Nanos,
         answered: u64,
-        semi_sync: Option<bool>,
+        waits: Option<bool>,
     ) -> ExposureSample {
         let age = self.pending.oldest().map(|oldest| last - oldest);
         let (transactions, bytes) = (self.pending.transactions(), self.pending.bytes());
@@ -193,7 +193,7 @@ impl ExposureSummary {
             transactions,
             bytes,
             age,
-            semi_sync,
+            waits,
         });
         self.figures.poll_duration.record(last - asked);
         ExposureSample {
@@ -203,7 +203,7 @@ impl ExposureSummary {
             transactions,
             bytes,
             age_us: age.map(Nanos::as_micros),
-            semi_sync,
+            waits,
         }
     }
 }
@@ -237,7 +237,8 @@ mod tests {
             asked: Nanos,
             last: Nanos,
             answered: u64,
-            semi_sync: Option<bool>,
+            #[serde(rename = "semi_sync")]
+            waits: Option<bool>,
         },
     }
 
@@ -321,11 +322,11 @@ mod tests {
                         asked,
                         last,
                         answered,
-                        semi_sync,
+                        waits,
                     } => {
                         samples.push(
                             serde_json::to_value(
-                                exposed.record_poll(began, asked, last, answered, semi_sync),
+                                exposed.record_poll(began, asked, last, answered, waits),
                             )
                             .unwrap(),
                         );

@@ -18,14 +18,17 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::binlog::{Follower, StartPosition};
-use replimeter_model::{replication::Mode, time::Nanos, warning::Warning};
+use replimeter_engine::{
+    dialect::acknowledgement,
+    follow::{Follower, StartPosition},
+};
+use replimeter_model::{time::Nanos, warning::Warning};
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};
 
 pub use self::check::check;
 use self::{
-    poll_loop::{PollLoop, SemiSyncStatus},
+    poll_loop::{PollLoop, WaitStatus},
     replica_poller::ReplicaPoller,
     results::{ExposureRow, ExposureSample, ExposureWindow},
     settings::ExposurePlan,
@@ -72,23 +75,6 @@ pub struct Outcome {
     pub warnings: Vec<Warning>,
 }
 
-/// Returns why acknowledged transactions are never exposed in a mode.
-#[must_use]
-pub fn zero_by_construction(mode: Mode) -> Option<&'static str> {
-    match mode {
-        Mode::SemiSync => Some(
-            "the primary acknowledges a transaction only after a replica has written it to its relay log, unless it falls back to asynchronous replication",
-        ),
-        Mode::Galera => Some(
-            "a transaction is acknowledged only after every node has received and certified it",
-        ),
-        Mode::Group => {
-            Some("a transaction is acknowledged only after a majority of the group has received it")
-        }
-        Mode::None | Mode::Async | Mode::Chain => None,
-    }
-}
-
 /// Polls until the plan's time is over, the user stops the run, or the primary has been unreachable for
 /// too long. Time in which its log cannot be followed does not count; a primary that is unreachable at
 /// the end makes the run fail.
@@ -105,7 +91,7 @@ pub fn run(
     let row = ExposureRow {
         engine: cluster.primary.facts.engine.name().to_owned(),
         mode: cluster.mode,
-        zero_by_construction: zero_by_construction(cluster.mode).map(str::to_owned),
+        zero_by_construction: acknowledgement::never_exposed(cluster.mode).map(str::to_owned),
         ..ExposureRow::default()
     };
     if cluster.mode.has_members() {
@@ -126,10 +112,10 @@ pub fn run(
         ids[0],
         &StartPosition::Now,
     )?;
-    let semi_sync = cluster.primary.membership.semi_sync.as_ref();
-    let semi_sync = semi_sync
-        .filter(|_| cluster.mode == Mode::SemiSync)
-        .map(|before| SemiSyncStatus::new(cluster.primary.with_short_timeouts(), before));
+    let waits = cluster.primary.membership.waits.as_ref();
+    let waits = waits
+        .filter(|_| cluster.mode.waits_for_receipt())
+        .map(|before| WaitStatus::new(cluster.primary.with_short_timeouts(), before));
     let (stream, load) = (SharedStream::default(), WriterLoad::default());
     let style = WriterSettings {
         writers: plan.writers,
@@ -137,7 +123,7 @@ pub fn run(
         rate: plan.rate,
         journal: false,
     };
-    let mut poll_loop = PollLoop::new(plan, clock, names, origins, &stream, semi_sync);
+    let mut poll_loop = PollLoop::new(plan, clock, names, origins, &stream, waits);
     thread::scope(|scope| {
         let (stream, load) = (&stream, &load);
         let follow = scope.spawn(move || stream.follow(follower, clock, real_time, Duration::ZERO));

@@ -5,7 +5,7 @@ use std::{sync::mpsc, time::Duration};
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::semi_sync::{self, PrimaryState},
+    dialect::acknowledgement::{self, PrimaryState},
     position::OriginServer,
 };
 use replimeter_model::{
@@ -35,7 +35,7 @@ const IN_EFFECT: Nanos = Nanos(500_000_000);
 /// Semi-synchronous replication of the primary, asked for twice a second and at the end.
 ///
 /// A fallback between two queries shows in the server's counter only.
-pub(super) struct SemiSyncStatus {
+pub(super) struct WaitStatus {
     node: Node,
     session: Option<Session>,
     asked: Option<Nanos>,
@@ -46,7 +46,7 @@ pub(super) struct SemiSyncStatus {
     unacknowledged: u64,
 }
 
-impl SemiSyncStatus {
+impl WaitStatus {
     /// Begins with the state of this primary before the run.
     pub(super) fn new(node: Node, before: &PrimaryState) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl SemiSyncStatus {
         if self.session.is_none() {
             self.session = Session::open(&self.node).ok();
         }
-        match self.session.as_mut().map(semi_sync::state) {
+        match self.session.as_mut().map(acknowledgement::state) {
             Some(Ok((state, _))) => self.add(&state.unwrap_or_default()),
             // A primary that does not answer does not acknowledge either.
             Some(Err(_)) => self.session = None,
@@ -99,7 +99,7 @@ pub(super) struct PollLoop<'a> {
     stream: &'a SharedStream,
     exposed: ExposureSummary,
     failing: Vec<bool>,
-    semi_sync: Option<SemiSyncStatus>,
+    waits: Option<WaitStatus>,
     /// Since when the primary's log cannot be followed, and why.
     lost: Option<(Nanos, ServerError)>,
     /// Total earlier time in which it could not be followed.
@@ -108,14 +108,14 @@ pub(super) struct PollLoop<'a> {
 }
 
 impl<'a> PollLoop<'a> {
-    /// Creates the state for these replicas, whose own writes `origins` name; `semi_sync` is that of a semi-synchronous primary.
+    /// Creates the state for these replicas, whose own writes `origins` name; `waits` is that of a semi-synchronous primary.
     pub(super) fn new(
         plan: &'a ExposurePlan,
         clock: &'a Clock,
         names: Vec<String>,
         origins: Vec<OriginServer>,
         stream: &'a SharedStream,
-        semi_sync: Option<SemiSyncStatus>,
+        waits: Option<WaitStatus>,
     ) -> Self {
         Self {
             plan,
@@ -125,7 +125,7 @@ impl<'a> PollLoop<'a> {
             names,
             origins,
             stream,
-            semi_sync,
+            waits,
             lost: None,
             blind: Nanos(0),
             outcome: Outcome::default(),
@@ -136,17 +136,17 @@ impl<'a> PollLoop<'a> {
     pub(super) fn finish(self, mut row: ExposureRow, load: &WriterLoad) -> Outcome {
         let (mut figures, mut done) = (self.exposed.figures, self.outcome);
         figures.fill_row(&mut row);
-        if let Some(mut semi_sync) = self.semi_sync {
+        if let Some(mut waits) = self.waits {
             if done.failure.is_none() {
-                semi_sync.ask();
+                waits.ask();
             }
-            let (share, missed) = (figures.ineffective_percent(), semi_sync.unacknowledged);
+            let (share, missed) = (figures.ineffective_percent(), waits.unacknowledged);
             row.fallen_back_percent = Some(share);
             row.unacknowledged = Some(missed);
             if share > 0.0 || missed > 0 {
                 row.zero_by_construction = None;
                 done.warnings.push(Warning::new(
-                    WarningCode::SemiSyncNotInEffect,
+                    WarningCode::AcknowledgementNotInEffect,
                     format!("the primary was in asynchronous fallback for {share:.1} % of the time; transactions committed without a replica's acknowledgement, and exposed: {missed}"),
                     "find out why no replica acknowledged before the timeout, or raise the timeout",
                 ));
@@ -286,10 +286,10 @@ impl<'a> PollLoop<'a> {
             self.exposed.unfollowed(*since);
             return Ok(None);
         }
-        let semi_sync = self.semi_sync.as_mut().map(|state| state.now(last));
+        let waits = self.waits.as_mut().map(|state| state.now(last));
         Ok(Some(
             self.exposed
-                .record_poll(began, asked, last, answered, semi_sync),
+                .record_poll(began, asked, last, answered, waits),
         ))
     }
 

@@ -10,13 +10,12 @@ use replimeter_engine::{
     facts::ServerFacts,
     position::{Position, executed},
 };
-use replimeter_model::{engine::Engine, time::Nanos};
+use replimeter_model::time::Nanos;
 
 use crate::{clock::Clock, priority::prepare_measuring_thread};
 
 const OPERATION: &str = "cannot read its received transactions";
-/// Interval between queries of a MySQL replica for its executed transactions: these include
-/// transactions received before its relay log was emptied.
+/// Interval between queries of a replica for its executed transactions, where received ones are forgotten.
 const EXECUTED: Duration = Duration::from_secs(1);
 /// Pause between attempts to reconnect to a replica.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -70,7 +69,7 @@ impl ReplicaPoller {
                     Some(session) => session,
                     none => none.insert(Session::open(&self.node)?),
                 };
-                if self.facts.engine == Engine::MySql
+                if Position::forgets_received(self.facts.engine)
                     && asked.is_none_or(|asked| asked.elapsed() >= EXECUTED)
                 {
                     before = executed(&self.facts, session)?.applied().or(before.take());

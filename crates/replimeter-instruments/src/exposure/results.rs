@@ -129,7 +129,8 @@ pub struct ExposureSample {
     /// Age of the oldest of them; null for none.
     pub age_us: Option<f64>,
     /// Whether a semi-synchronous primary was in effect; null for other primaries.
-    pub semi_sync: Option<bool>,
+    #[serde(rename = "semi_sync")]
+    pub waits: Option<bool>,
 }
 
 /// The record of an `exposure` run.

@@ -36,7 +36,7 @@ one_of! {
         /// One replica per visitor: never an older page than before
         Sticky = "sticky",
         /// Wait on the replica until it has applied the visitor's last post
-        WaitForGtid = "wait-for-gtid",
+        WaitForCommit = "wait-for-gtid",
         /// Read from the primary for some time after a post
         PrimaryFor = "primary-for",
         /// Read from the primary always

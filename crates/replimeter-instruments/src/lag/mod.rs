@@ -13,8 +13,8 @@ pub mod sample;
 mod script;
 pub mod settings;
 mod shared_state;
+pub mod stage_joiner;
 mod stage_watcher;
-pub mod stages;
 mod stamps;
 pub mod summary;
 mod tap;
@@ -28,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{Node, ServerError, Session, position::WrittenId, session::Bound};
+use replimeter_engine::{Node, ServerError, Session, dialect::stages, session::Bound};
 use replimeter_model::{
     stages::Stages,
     time::Nanos,
@@ -243,19 +243,12 @@ fn select_points(
 /// Checks that the stages can be observed, if the plan asks for them. Nothing is written.
 ///
 /// # Errors
-/// When writes cannot be identified by GTID.
+/// When writes have no ids.
 pub fn check_stages(cluster: &mut Cluster, plan: &LagPlan) -> Result<(), ServerError> {
-    // A Galera node reports no stages, so no GTIDs are needed.
-    if !plan.stages || cluster.primary.membership.galera().is_some() {
+    if !plan.stages || !stages::are_reported(&cluster.primary.membership) {
         return Ok(());
     }
-    WrittenId::prepare(&mut cluster.primary.session, &cluster.primary.facts)
-        .map(|_| ())
-        .map_err(|mut error| {
-            error.operation = "cannot observe the stages".to_owned();
-            error.hint = "set gtid_mode=ON on every server, or remove --stages".to_owned();
-            error
-        })
+    stages::check_writer(&mut cluster.primary.session, &cluster.primary.facts)
 }
 
 /// Runs the measurement. The table must exist; see [`crate::table::ProbeTable`]. It may hold the rows

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use replimeter_engine::{dialect::stages::StageAnswer, position::CommitId};
 use replimeter_model::{time::Nanos, warning::Warning};
 
-use super::stages::ServerClock;
+use super::stage_joiner::ServerClock;
 use crate::lag::sample::Sighting;
 
 /// A message from an observer to the collector.

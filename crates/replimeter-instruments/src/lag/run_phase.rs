@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError, Session, facts::ServerFacts};
+use replimeter_engine::{Node, ServerError, Session, dialect::stages, facts::ServerFacts};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{
@@ -238,8 +238,8 @@ impl RunPhase<'_> {
             let Some(slot) = slots.iter().position(poll) else {
                 continue;
             };
-            if cluster.primary.membership.galera().is_some() {
-                prepared.waterfalls.push(ReplicaWaterfall::galera());
+            if !stages::are_reported(&cluster.primary.membership) {
+                prepared.waterfalls.push(ReplicaWaterfall::of_a_node());
                 continue;
             }
             let facts = [&cluster.primary.facts, &checked.server.facts];

@@ -10,7 +10,7 @@ use replimeter_model::time::Nanos;
 use super::{
     observer_event::{Clocks, ObserverEvent, StageObservation},
     shared_state::SharedState,
-    stages::ServerClock,
+    stage_joiner::ServerClock,
 };
 use crate::{clock::Clock, clock_offset};
 

@@ -4,11 +4,11 @@ use std::sync::mpsc::Sender;
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    binlog::{
+    facts::ServerFacts,
+    follow::{
         Follower, StartPosition,
         requirements::{self, FollowPurpose},
     },
-    facts::ServerFacts,
 };
 
 use super::{observer_event::ObserverEvent, shared_state::SharedState};

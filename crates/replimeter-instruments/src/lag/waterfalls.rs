@@ -1,11 +1,12 @@
 //! Collects the waterfall of every replica during the run.
 
+use replimeter_engine::dialect::stages::{CHAIN_OF_A_NODE, chain};
 use replimeter_model::{engine::Engine, stages::Stages, time::Nanos};
 use replimeter_stats::waterfall::{Point, Points, Waterfall};
 
 use super::{
     observer_event::{Clocks, StageObservation},
-    stages::{GALERA_CHAIN, StageJoiner, Transaction, chain},
+    stage_joiner::{StageJoiner, Transaction},
 };
 use crate::lag::sample::{Sighting, Write};
 
@@ -27,11 +28,11 @@ impl ReplicaWaterfall {
         }
     }
 
-    /// Creates the waterfall of a Galera node.
-    pub(super) fn galera() -> Self {
+    /// Creates the waterfall of a node that reports no stages.
+    pub(super) fn of_a_node() -> Self {
         Self {
             joiner: None,
-            waterfall: Waterfall::new(&GALERA_CHAIN),
+            waterfall: Waterfall::new(&CHAIN_OF_A_NODE),
         }
     }
 
@@ -48,19 +49,18 @@ impl ReplicaWaterfall {
         }
     }
 
-    /// Adds a row that a read has shown. `in_binlog` is the time at which a tap received it from the
+    /// Adds a row that a read has shown. `logged` is the time at which a tap received it from the
     /// primary's binary log.
     pub(super) fn seen(
         &mut self,
         write: &Write,
         commit_id: Option<&str>,
-        in_binlog: Option<Nanos>,
+        logged: Option<Nanos>,
         sighting: &Sighting,
     ) {
         // It was there after the send, before the tap received it and before the primary acknowledged
         // it.
-        let in_binlog =
-            in_binlog.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
+        let logged = logged.map(|at| Point::within(write.send, at.min(write.ack).max(write.send)));
         let after = Some(sighting.after).filter(|after| *after > write.send);
         match (&mut self.joiner, commit_id) {
             (Some(joiner), Some(commit_id)) => joiner.transaction(Transaction {
@@ -68,7 +68,7 @@ impl ReplicaWaterfall {
                 commit_id: commit_id.to_owned(),
                 send: write.send,
                 ack: write.ack,
-                in_binlog,
+                logged,
                 visible_after: after,
                 visible_until: sighting.until,
             }),
@@ -134,7 +134,7 @@ mod tests {
                         tap,
                     } => {
                         let chain = engine.map_or_else(
-                            || GALERA_CHAIN.to_vec(),
+                            || CHAIN_OF_A_NODE.to_vec(),
                             |engine| chain(engine, &replica, tap),
                         );
                         let waterfall = Waterfall::new(&chain);

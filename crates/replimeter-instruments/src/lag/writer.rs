@@ -403,18 +403,12 @@ impl ActiveWriter<'_> {
         Ok(())
     }
 
-    /// Returns the GTID of the row just written.
+    /// Returns the commit id of the row just written.
     fn last_commit_id(&mut self, written: WrittenId) -> Result<Arc<str>, ServerError> {
+        let session = &mut self.writer.session;
         written
-            .of_last_write(&mut self.writer.session)?
+            .required_of_last_write(session, OPERATION)
             .map(Arc::from)
-            .ok_or_else(|| {
-                self.writer.session.precondition(
-                    OPERATION,
-                    "the server did not return the GTID of a write",
-                    "set sql_log_bin=ON, connect without a proxy, or use --method poll",
-                )
-            })
     }
 
     /// Empties the table unless another writer already has; the others wait.

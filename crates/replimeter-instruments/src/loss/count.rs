@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use replimeter_engine::{
     ServerError, Session,
+    dialect::sync_reads,
     facts::ServerFacts,
     position::{Executed, executed},
     source::Faults,
@@ -34,17 +35,7 @@ pub(super) fn present(
     facts: &ServerFacts,
     mode: Mode,
 ) -> Result<IdSet, ServerError> {
-    let operation = "cannot enable synchronous reads";
-    match mode {
-        Mode::Galera => session.run(operation, "SET SESSION wsrep_sync_wait = 1")?,
-        Mode::Group if !facts.get("group_replication_consistency").is_empty() => {
-            session.run(
-                operation,
-                "SET SESSION group_replication_consistency = 'BEFORE'",
-            )?;
-        }
-        _ => {}
-    }
+    sync_reads::enable(session, facts, mode)?;
     rows(session)
 }
 
@@ -90,8 +81,8 @@ pub(super) fn restart_primary(
         lost: present.iter().filter(|id| !own.contains(*id)).count() as u64,
         ..ErrantTransactions::default()
     };
-    if let Some((transactions, gtids)) = old.errant(new) {
-        (errant.transactions, errant.gtids) = (Some(transactions), gtids);
+    if let Some((transactions, commit_ids)) = old.errant(new) {
+        (errant.transactions, errant.commit_ids) = (Some(transactions), commit_ids);
     }
     for entry in journal
         .iter()

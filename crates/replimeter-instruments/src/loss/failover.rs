@@ -92,7 +92,7 @@ pub(super) fn fail_primary(
 /// Returns the transactions that a semi-synchronous primary committed without an acknowledgement
 /// since its discovery.
 fn fallen_back(primary: &mut DiscoveredServer) -> Result<u64, ServerError> {
-    let Some((missed, active)) = primary.semi_sync_since()? else {
+    let Some((missed, active)) = primary.unacknowledged_since()? else {
         return Ok(0);
     };
     // It was switched off, and nothing was written since.

@@ -26,7 +26,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    ErrorClass, Node, Session, dialect::semi_sync, position::executed, source::Faults,
+    ErrorClass, Node, Session, dialect::acknowledgement, position::executed, source::Faults,
 };
 use replimeter_model::{random::Random, time::Nanos};
 
@@ -40,11 +40,11 @@ use self::{
     watcher::Watcher,
     writers::{JournalEntry, Writer, WriterLoad, WriterSettings},
 };
-use crate::{MeasureError, clock::Clock, preflight::Cluster};
+use crate::{MeasureError, clock::Clock, discovery::DiscoveredServer, preflight::Cluster};
 
 /// How long a semi-synchronous primary waits for an acknowledgement: longer than any kill delay,
 /// because a primary that falls back acknowledges writes that no replica has.
-pub const SEMI_SYNC_TIMEOUT: Duration = Duration::from_secs(600);
+pub const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Timeout of an answer: a cluster that has lost a node blocks writes for seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the new primary may take to accept a write.
@@ -206,7 +206,7 @@ pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
     let operation = "cannot create the table";
     let primary = &mut cluster.primary.session;
     primary.run(operation, "CREATE DATABASE IF NOT EXISTS `replimeter`")?;
-    primary.run(operation, writers::CREATE)?;
+    primary.run(operation, &writers::definition())?;
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
         let began = Instant::now();
@@ -240,20 +240,12 @@ fn prepare(cluster: &mut Cluster, set_timeout: bool) -> Result<(), MeasureError>
     let waits = cluster
         .primary
         .membership
-        .semi_sync
+        .waits
         .as_ref()
         .is_some_and(|state| state.enabled);
-    if let (true, true, Some(words)) = (
-        waits,
-        set_timeout,
-        semi_sync::VariableNames::of(&cluster.primary.facts),
-    ) {
-        let ms = SEMI_SYNC_TIMEOUT.as_millis();
-        let sql = format!("SET GLOBAL {}_timeout = {ms}", words.primary);
-        cluster
-            .primary
-            .session
-            .run("cannot set the semi-synchronous timeout", &sql)?;
+    if waits && set_timeout {
+        let DiscoveredServer { session, facts, .. } = &mut cluster.primary;
+        acknowledgement::set_timeout(session, facts, ACKNOWLEDGEMENT_TIMEOUT)?;
     }
     Ok(())
 }

@@ -48,7 +48,8 @@ pub struct ErrantTransactions {
     /// Number of transactions by GTID; null where the server does not list all of them.
     pub transactions: Option<u64>,
     /// The GTIDs as a set, or per domain from the first to the last.
-    pub gtids: String,
+    #[serde(rename = "gtids")]
+    pub commit_ids: String,
     /// Rows of Replimeter's table among them.
     pub rows: u64,
     /// Acknowledged rows among these.
@@ -176,5 +177,6 @@ pub struct LossResults {
     pub crashes: Vec<CrashRecord>,
     /// Time that semi-synchronous primaries waited for an acknowledgement; null when none was
     /// crashed, or the user set it.
-    pub semi_sync_timeout_us: Option<f64>,
+    #[serde(rename = "semi_sync_timeout_us")]
+    pub acknowledgement_timeout_us: Option<f64>,
 }

@@ -8,7 +8,6 @@ use replimeter_model::{
         contradiction,
         core_use::{CoreUse, ServerPlace},
     },
-    replication::Mode,
     sandbox::{SandboxSpec, WaitPoint},
     settings,
     shape::Shape,
@@ -164,7 +163,7 @@ impl LossPlan {
                 continue;
             };
             let shape = spec.shape;
-            if shape.mode() != Mode::SemiSync {
+            if !shape.mode().waits_for_receipt() {
                 cases.push(LossCase {
                     label: shape.to_string(),
                     spec: spec.clone(),

@@ -11,15 +11,21 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
+    dialect::statements::TRANSACTIONAL,
     session::{Bound, Prepared},
 };
 use replimeter_model::time::Nanos;
 
 use crate::{clock::Clock, pacing::wait_until, sync::lock, table::payload};
 
-/// The table of the load.
-pub(crate) const CREATE: &str = "CREATE TABLE IF NOT EXISTS `replimeter`.`loss_probe` \
-     (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, payload BLOB NOT NULL) ENGINE=InnoDB";
+/// Returns the definition of the table of the load.
+pub(super) fn definition() -> String {
+    format!(
+        "CREATE TABLE IF NOT EXISTS `replimeter`.`loss_probe` \
+         (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, payload BLOB NOT NULL) {TRANSACTIONAL}"
+    )
+}
+
 /// The insert of a row.
 const INSERT: &str = "INSERT INTO `replimeter`.`loss_probe` (id, payload) VALUES (?, ?)";
 const OPERATION: &str = "cannot write a row";

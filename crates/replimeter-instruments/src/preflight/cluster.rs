@@ -319,7 +319,7 @@ impl Cluster {
     /// # Errors
     /// When the primary does not answer.
     pub fn fall_back_reason(&mut self) -> Result<Option<String>, ServerError> {
-        let Some((missed, active)) = self.primary.semi_sync_since()? else {
+        let Some((missed, active)) = self.primary.unacknowledged_since()? else {
             return Ok(None);
         };
         if active && missed == 0 {

@@ -6,20 +6,18 @@ use std::{
     sync::{Arc, LazyLock, atomic::Ordering},
 };
 
+use replimeter_engine::{
+    dialect::reference::{CHANNEL, VERSION, WAIT, channel, commit_id, row_of},
+    wire::server_side::{Answer, MAX_PACKET, Parameter, parameters, read_packet},
+};
 use replimeter_model::time::Nanos;
 
-use super::{
-    ReferenceServer, Role,
-    packet::{Answer, MAX_PACKET, Parameter, parameters, read_packet},
-};
+use super::{ReferenceServer, Role};
 use crate::{
     pacing::wait_until,
     priority::prepare_measuring_thread,
     table::{INSERT, POINT_SELECT, UNSEEN},
 };
-
-/// The version that the servers report.
-const VERSION: &str = "10.11.0-MariaDB-replimeter-reference";
 
 const COM_QUIT: u8 = 0x01;
 const COM_QUERY: u8 = 0x03;
@@ -34,7 +32,7 @@ static PREPARED: LazyLock<[(&str, u16); 5]> = LazyLock::new(|| {
         (INSERT.as_str(), 4),
         (&UNSEEN, 1),
         (&POINT_SELECT, 1),
-        ("SELECT MASTER_GTID_WAIT(?, ?)", 2),
+        (WAIT, 2),
         ("SELECT 1", 0),
     ]
 });
@@ -122,7 +120,7 @@ fn execute(server: &ReferenceServer, command: &[u8], answer: &mut Answer) -> Res
             for replica in replicas {
                 replica.add(*row);
             }
-            answer.ok(1, Some(&format!("0-1-{row}")));
+            answer.ok(1, Some(&commit_id(*row)));
         }
         (Some(1), [Parameter::Number(above)], Role::Replica(rows)) => {
             answer.numbers(rows.visible_above(*above).into_iter().map(u64::cast_signed));
@@ -130,8 +128,8 @@ fn execute(server: &ReferenceServer, command: &[u8], answer: &mut Answer) -> Res
         (Some(2), [Parameter::Number(row)], Role::Replica(rows)) => {
             answer.numbers(rows.is_visible(*row).then_some(row.cast_signed()));
         }
-        (Some(3), [Parameter::Text(gtid), Parameter::Real(seconds)], Role::Replica(_)) => {
-            answer.numbers([await_gtid(server, gtid, *seconds)]);
+        (Some(3), [Parameter::Text(id), Parameter::Real(seconds)], Role::Replica(_)) => {
+            answer.numbers([await_commit(server, id, *seconds)]);
         }
         _ => answer.unknown(),
     }
@@ -139,14 +137,11 @@ fn execute(server: &ReferenceServer, command: &[u8], answer: &mut Answer) -> Res
 }
 
 /// Waits until the transaction is applied; returns 0, or -1 when it is not within the seconds.
-fn await_gtid(server: &ReferenceServer, gtid: &[u8], seconds: f64) -> i64 {
+fn await_commit(server: &ReferenceServer, commit_id: &[u8], seconds: f64) -> i64 {
     let Role::Replica(rows) = &server.role else {
         return -1;
     };
-    let number = gtid.rsplit(|byte| *byte == b'-').next();
-    let row = number
-        .and_then(|number| str::from_utf8(number).ok()?.parse().ok())
-        .and_then(|id| Some((id, rows.row(id)?.visible)));
+    let row = row_of(commit_id).and_then(|id| Some((id, rows.row(id)?.visible)));
     let limit = server.clock.now() + Nanos((seconds * 1e9) as i64);
     let (id, visible) = row.unwrap_or((0, Nanos(i64::MAX)));
     let until = if visible < limit { visible } else { limit };
@@ -180,7 +175,7 @@ fn query(server: &ReferenceServer, sql: &str, answer: &mut Answer) {
             let (id, port) = (server.server_id, server.port);
             one(&format!("\n{id}\n\nreference\n{port}\nnone"))
         }
-        (Role::Replica(_), "SHOW ALL REPLICAS STATUS") => Some(channel(server)),
+        (Role::Replica(_), CHANNEL) => Some(channel(server.primary_port).into()),
         (_, "SHOW GRANTS") => one("GRANT ALL PRIVILEGES ON *.* TO `reference`@`localhost`"),
         // The run's lock is held, since no other run knows this server.
         (_, sql) if sql.contains("GET_LOCK") || sql.contains("= CONNECTION_ID()") => one("1"),
@@ -224,21 +219,4 @@ fn variables(server: &ReferenceServer) -> [(&'static str, String); 8] {
         ("read_only", on_replica.to_owned()),
         ("max_allowed_packet", MAX_PACKET.to_string()),
     ]
-}
-
-/// Returns the state of a replica's channel.
-fn channel(server: &ReferenceServer) -> Vec<(&'static str, String)> {
-    let primary = server.primary_port.to_string();
-    [
-        ("Connection_name", ""),
-        ("Master_Host", "127.0.0.1"),
-        ("Master_Port", primary.as_str()),
-        ("Master_Server_Id", "1"),
-        ("Slave_IO_Running", "Yes"),
-        ("Slave_SQL_Running", "Yes"),
-        ("Using_Gtid", "Slave_Pos"),
-        ("SQL_Delay", "0"),
-    ]
-    .map(|(name, value)| (name, value.to_owned()))
-    .into()
 }

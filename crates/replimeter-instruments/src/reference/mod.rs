@@ -8,7 +8,6 @@
 mod connection;
 pub mod delay_shape;
 mod neighbors;
-pub(crate) mod packet;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,6 @@ use replimeter_engine::{
         waits,
     },
     facts::ServerFacts,
-    membership::ClusterState,
 };
 use replimeter_model::read_consistency::ReadConsistency;
 
@@ -91,10 +90,7 @@ pub(super) fn prepare(
         let (server, _) = reader.of(cluster);
         let node = patient(&server.node);
         let waits_without_position = *reader == ReaderRef::Writer
-            && !waits::supported_on_writer(
-                server.facts.engine,
-                cluster.primary.membership.galera().is_some(),
-            );
+            && !waits::supported_on_writer(server.facts.engine, &cluster.primary.membership);
         let patience = plan.timeout.0 + reader.delay(cluster);
         let opened = Reader::open(
             index,
@@ -124,12 +120,8 @@ pub(super) fn prepare(
 /// Returns the status counters of every server.
 pub(super) fn counted(cluster: &Cluster) -> Vec<CountedServer> {
     let of = |server: &DiscoveredServer| {
-        let pressure = match server.membership.as_member() {
-            Some(ClusterState::Galera(_)) => FlowControlCounters::Galera,
-            Some(ClusterState::Group(_)) => FlowControlCounters::Group,
-            None => FlowControlCounters::Channel(server.facts.engine),
-        };
-        CountedServer::new(&server.node, pressure)
+        let counters = FlowControlCounters::of(&server.membership, server.facts.engine);
+        CountedServer::new(&server.node, counters)
     };
     cluster.servers().map(of).collect()
 }

@@ -151,7 +151,7 @@ settings! {
     only remedy "REMEDY,…" if (through == Through::Http) else "through = http": Vec<Remedy> = vec![
         Remedy::None,
         Remedy::Sticky,
-        Remedy::WaitForGtid,
+        Remedy::WaitForCommit,
         Remedy::PrimaryFor,
         Remedy::PrimaryAlways,
     ], distinct;

@@ -3,15 +3,15 @@
 use std::ops::RangeInclusive;
 
 use replimeter_engine::{
-    ErrorClass, ErrorKind, Node, ServerError, Session,
-    dialect::statements::{read_only_privilege, restricted_variables_privilege},
+    Node, ServerError, Session,
+    dialect::{
+        federated::{self, OPERATION},
+        stamp::micros,
+    },
 };
-use replimeter_model::{
-    engine::Engine,
-    warning::{Warning, WarningCode},
-};
+use replimeter_model::warning::{Warning, WarningCode};
 
-use super::{Stamped, micros, number_of};
+use super::{Stamped, number_of};
 use crate::{MARK, SCHEMA, TABLE, definition::bound_lock_waits, discovery::DiscoveredServer};
 
 /// The primary's table as a FEDERATED table on a replica, so that the replica joins the two, as
@@ -41,7 +41,6 @@ pub(crate) const FEDERATED: &str = "lag_primary";
 pub(crate) const REMOVE_FEDERATED: &str =
     "on that server: SET sql_log_bin=0; DROP TABLE IF EXISTS replimeter.lag_primary;";
 const DROP_FEDERATED: &str = "DROP TABLE IF EXISTS `replimeter`.`lag_primary`";
-const NO_FEDERATED: &str = "cannot join through a FEDERATED table";
 
 impl Federated {
     /// Creates the table on a replica; `primary` is how the replica reaches the primary, with user
@@ -51,18 +50,18 @@ impl Federated {
     /// When the engine is missing, the replica or the primary refuses, or the user or password
     /// cannot be expressed in such a definition.
     pub fn create(replica: &DiscoveredServer, primary: &Node) -> Result<Self, ServerError> {
-        let mut session = unlogged(replica, NO_FEDERATED)?;
-        require_federated(&mut session, replica.facts.engine)?;
-        let connection = connection(&session, primary)?;
+        let mut session = unlogged(replica, OPERATION)?;
+        federated::require(&mut session, replica.facts.engine)?;
+        let connection = federated::connection(&session, primary, SCHEMA, &TABLE)?;
         refuse_foreign(&mut session)?;
-        session.run(NO_FEDERATED, DROP_FEDERATED)?;
+        session.run(OPERATION, DROP_FEDERATED)?;
         let create = format!(
             "CREATE TABLE `replimeter`.`lag_primary` (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, stamp DATETIME(6), \
              stamp_udf VARCHAR(26)) ENGINE=FEDERATED COMMENT='{MARK}' CONNECTION='{connection}'"
         );
         session
-            .run(NO_FEDERATED, &create)
-            .map_err(|error| without_password(error, primary, replica.facts.engine))?;
+            .run(OPERATION, &create)
+            .map_err(|error| federated::without_password(error, primary, replica.facts.engine))?;
         let mut made = Self {
             session,
             dropped: false,
@@ -70,10 +69,10 @@ impl Federated {
         // MySQL connects only when the table is read.
         made.session
             .run(
-                NO_FEDERATED,
+                OPERATION,
                 "SELECT id FROM `replimeter`.`lag_primary` WHERE id = 0",
             )
-            .map_err(|error| without_password(error, primary, replica.facts.engine))?;
+            .map_err(|error| federated::without_password(error, primary, replica.facts.engine))?;
         Ok(made)
     }
 
@@ -96,7 +95,7 @@ impl Federated {
         );
         let [mut primary, mut replica] = [Vec::new(), Vec::new()];
         self.session
-            .each_row(NO_FEDERATED, &sql, number_of(&ids), |mut row| {
+            .each_row(OPERATION, &sql, number_of(&ids), |mut row| {
                 let id = row.number();
                 primary.push(Stamped::of(id, &mut row));
                 replica.push(Stamped::of(id, &mut row));
@@ -123,24 +122,9 @@ impl Federated {
 /// Returns a session whose definitions stay on the server.
 fn unlogged(server: &DiscoveredServer, operation: &str) -> Result<Session, ServerError> {
     let DiscoveredServer { node, facts, .. } = server;
-    let privilege = restricted_variables_privilege(facts.engine, &facts.version);
     let mut session = Session::open(node)?;
     bound_lock_waits(&mut session, operation)?;
-    session
-        .run(operation, "SET SESSION sql_log_bin = 0")
-        .map_err(|error| match error.kind {
-            ErrorKind::Privilege => ServerError {
-                hint: format!(
-                    "GRANT {privilege} ON *.* to the user: the table must not be replicated"
-                ),
-                ..error
-            },
-            _ => error,
-        })?;
-    if server.membership.galera().is_some() {
-        // A cluster replicates definitions nevertheless.
-        session.run(operation, "SET SESSION wsrep_on = OFF")?;
-    }
+    federated::stop_logging(&mut session, facts, &server.membership, operation)?;
     Ok(session)
 }
 
@@ -170,110 +154,17 @@ pub(crate) fn remove_leftover(server: &DiscoveredServer) -> Warning {
     }
 }
 
-fn require_federated(session: &mut Session, engine: Engine) -> Result<(), ServerError> {
-    let support = session.value(
-        NO_FEDERATED,
-        "SELECT SUPPORT FROM information_schema.ENGINES WHERE ENGINE = 'FEDERATED'",
-    )?;
-    if matches!(support.as_deref(), Some("YES" | "DEFAULT")) {
-        return Ok(());
-    }
-    Err(session.precondition(
-        NO_FEDERATED,
-        "its FEDERATED engine is not enabled",
-        match engine {
-            Engine::MariaDb => "run INSTALL SONAME 'ha_federatedx'; there (a sandbox: --federated), or omit --join federated",
-            Engine::MySql => "start it with --federated (a sandbox too), or omit --join federated",
-        },
-    ))
-}
-
-/// Returns the connection string for FEDERATED, in which nothing can be escaped.
-fn connection(session: &Session, primary: &Node) -> Result<String, ServerError> {
-    let password = primary
-        .password
-        .as_ref()
-        .map_or("", |password| password.reveal());
-    if primary.endpoint.socket.is_some() {
-        return Err(session.precondition(
-            NO_FEDERATED,
-            "a FEDERATED connection is made over TCP, and the primary was named by its Unix socket",
-            "name the primary by host and port, or omit --join federated",
-        ));
-    }
-    let special = |text: &str| {
-        text.contains(['@', ':', '/', '\'', '\\', '"']) || text.chars().any(char::is_control)
-    };
-    for (what, text) in [
-        ("the user's name", primary.user.as_str()),
-        ("the password", password),
-        ("the host", &primary.endpoint.host),
-    ] {
-        if special(text) {
-            return Err(session.precondition(
-                NO_FEDERATED,
-                format!("{what} contains a character that a FEDERATED connection cannot express (one of @ : / \\ and quotes)"),
-                "use another user, or omit --join federated",
-            ));
-        }
-    }
-    let password = if password.is_empty() {
-        String::new()
-    } else {
-        format!(":{password}")
-    };
-    Ok(format!(
-        "mysql://{}{password}@{}/{SCHEMA}/{}",
-        primary.user,
-        primary.endpoint.address(),
-        *TABLE
-    ))
-}
-
 fn refuse_foreign(session: &mut Session) -> Result<(), ServerError> {
     let comment = session.value(
-        NO_FEDERATED,
+        OPERATION,
         "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name = 'lag_primary'",
     )?;
     match comment {
         Some(comment) if !comment.starts_with(MARK) => Err(session.precondition(
-            NO_FEDERATED,
+            OPERATION,
             "the schema `replimeter` has a table `lag_primary` that Replimeter did not create and will not change",
             "rename that table or its schema",
         )),
         _ => Ok(()),
     }
-}
-
-/// Removes the password from an error, in which the server may quote the definition.
-fn without_password(mut error: ServerError, primary: &Node, engine: Engine) -> ServerError {
-    if let Some(password) = primary
-        .password
-        .as_ref()
-        .map(|password| password.reveal())
-        .filter(|password| !password.is_empty())
-    {
-        error.cause = error.cause.replace(password, "(password)");
-        // Quotations may be truncated within it.
-        if error.cause.contains("mysql://") {
-            error.cause = "it rejects the definition of the FEDERATED table".to_owned();
-        }
-    }
-    match error.kind {
-        ErrorKind::Statement(ErrorClass::ReadOnly) => {
-            error.hint = format!(
-                "GRANT {} ON *.* to the user there (super_read_only must be off)",
-                read_only_privilege(engine)
-            );
-        }
-        ErrorKind::Privilege => {
-            error.hint = "GRANT CREATE, DROP, SELECT ON replimeter.* to the user there".to_owned()
-        }
-        _ => {
-            error.hint =
-                "make the primary reachable from the replica at the given address, with the same user and password; or omit --join federated"
-                    .to_owned();
-        }
-    }
-    error
 }

@@ -9,16 +9,16 @@ mod federated;
 
 use std::ops::RangeInclusive;
 
+pub use replimeter_engine::dialect::stamp::prepare;
 use replimeter_engine::{
-    ErrorClass, ErrorKind, ServerError, Session,
-    dialect::{
-        applier_user::requires_rows, settings::sysdate_is_now,
-        statements::restricted_variables_privilege,
+    ServerError, Session,
+    dialect::stamp::{
+        NO_CLOCK_HINT, OPERATION, SHIPPED_HINT, check_between, check_channel, check_writer,
+        lacks_sysdate, lacks_udf, micros, udf_micros,
     },
-    facts::ServerFacts,
     session::Fields,
 };
-use replimeter_model::{engine::Engine, replication::Mode, time::Nanos};
+use replimeter_model::time::Nanos;
 
 use crate::{
     SCHEMA, TABLE, clock_offset::ServerClock, discovery::DiscoveredServer, preflight::Cluster,
@@ -33,11 +33,6 @@ pub const PAGE: u64 = 5_000;
 const NO_COINCIDENCE: usize = 4;
 /// Resolution of servers' microseconds: each truncates less than that.
 const RESOLUTION: Nanos = Nanos(1_000);
-/// Maximum difference between `NOW_USEC()` and `SYSDATE(6)` for the same clock in the same zone.
-const SAME_CLOCK_US: i64 = 10_000_000;
-
-const OPERATION: &str = "cannot measure by `stamp`";
-
 /// The clocks that stamp the rows; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps {
@@ -58,22 +53,9 @@ impl Stamps {
     /// off, binlog_format=STATEMENT is refused, the row would be replicated, or there is no stamp
     /// function.
     pub fn find(cluster: &mut Cluster) -> Result<Self, ServerError> {
-        let galera = cluster.mode == Mode::Galera;
+        let mode = cluster.mode;
         let primary = &mut cluster.primary;
-        if cluster.mode == Mode::Group {
-            return Err(primary.session.precondition(
-                OPERATION,
-                "Group Replication refuses binlog_format=STATEMENT (error 3098) and replicates rows, so members have the writer's stamps and none of their own",
-                "use --method poll, wait or tap",
-            ));
-        }
-        if !galera && !primary.facts.on("log_bin") {
-            return Err(primary.session.precondition(
-                OPERATION,
-                "its binary log is off (log_bin=OFF)",
-                "enable the binary log",
-            ));
-        }
+        check_writer(&primary.session, &primary.facts, mode)?;
         // The discovery's session writes the table's definition and is not changed.
         prepare(&mut Session::open(&primary.node)?, &primary.facts)?;
         refuse_rows_in_between(cluster)?;
@@ -96,7 +78,7 @@ impl Stamps {
             return Err(cluster.primary.session.precondition(
                 OPERATION,
                 lacking.join("; "),
-                "start the servers without sysdate_is_now, or install NOW_USEC() on all of them, the primary last: CREATE FUNCTION now_usec RETURNS STRING SONAME 'libreplimeter_udf.so'",
+                NO_CLOCK_HINT,
             ));
         }
         Ok(Self {
@@ -127,63 +109,6 @@ impl Stamps {
     }
 }
 
-/// Makes the replicas execute the session's statements again. The schema `replimeter` becomes its
-/// default if it exists, since filters judge a statement by the default schema.
-///
-/// # Errors
-/// When the server does not let the session change its format, with the reason.
-pub fn prepare(writer: &mut Session, facts: &ServerFacts) -> Result<(), ServerError> {
-    if !facts.variables.contains_key("binlog_format") {
-        return Err(writer.precondition(
-            OPERATION,
-            format!(
-                "{} {} has no binlog_format: it replicates rows only, with the primary's stamps in them",
-                facts.engine.product(),
-                facts.version
-            ),
-            "use --method poll, wait or tap",
-        ));
-    }
-    // Every session of Replimeter has UTC, as which stamps are read, and REPEATABLE READ: InnoDB refuses logged statements under
-    // READ COMMITTED (error 1665).
-    match writer.run(OPERATION, "SET SESSION binlog_format = STATEMENT") {
-        Ok(()) => {}
-        // The session may already have the format.
-        Err(_) if statement_format(writer)? => {}
-        Err(error) if error.kind == ErrorKind::Privilege => {
-            let stays = facts.get("binlog_format");
-            return Err(ServerError {
-                cause: format!(
-                    "the session's format stays {stays}, which replicates the row with the primary's stamp: {}",
-                    error.cause
-                ),
-                hint: format!(
-                    "GRANT {} ON *.* to the user, or use --method poll, wait or tap",
-                    restricted_variables_privilege(facts.engine, &facts.version)
-                ),
-                ..error
-            });
-        }
-        Err(error) => return Err(error),
-    }
-    match writer.run(OPERATION, "USE `replimeter`") {
-        Err(error)
-            if error.class() == Some(ErrorClass::NoSchema)
-                || error.kind == ErrorKind::Privilege =>
-        {
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-fn statement_format(session: &mut Session) -> Result<bool, ServerError> {
-    Ok(session
-        .value(OPERATION, "SELECT @@SESSION.binlog_format")?
-        .as_deref()
-        == Some("STATEMENT"))
-}
-
 /// Refuses intermediate replicas that log rows: replicas behind them would have their stamps.
 fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
     for replica in &cluster.replicas {
@@ -198,25 +123,7 @@ fn refuse_rows_in_between(cluster: &Cluster) -> Result<(), ServerError> {
         else {
             continue;
         };
-        let format = facts.get("binlog_format");
-        if format != "STATEMENT" {
-            return Err(session.precondition(
-                OPERATION,
-                format!(
-                    "{} replicates from it, and its binlog_format is {format}: it passes on rows with its own stamps",
-                    replica.server.session.name()
-                ),
-match facts.engine {
-                    Engine::MariaDb => {
-                        "SET GLOBAL binlog_format=STATEMENT there and restart its applier (a sandbox: --server-option replicas:binlog_format=STATEMENT), or leave out the servers that replicate from it"
-                    }
-                    // A MySQL replica that logs statements stops at the first row (error 1666).
-                    Engine::MySql => {
-                        "leave out the servers that replicate from it, or, if nothing writes rows, set binlog_format=STATEMENT on every server (a sandbox: --server-option binlog_format=STATEMENT)"
-                    }
-                },
-            ));
-        }
+        check_between(session, facts, replica.server.session.name())?;
     }
     Ok(())
 }
@@ -227,63 +134,10 @@ fn refuse_rows_only(cluster: &mut Cluster) -> Result<(), ServerError> {
         let Some(channel) = replica.channel().map(|channel| channel.name.clone()) else {
             continue;
         };
-        let (engine, session) = (replica.server.facts.engine, &mut replica.server.session);
-        let cause = match requires_rows(engine, session, &channel) {
-            Ok(false) => continue,
-            Ok(true) => {
-                "its replication takes rows only (REQUIRE_ROW_FORMAT=1) and stops at a statement"
-                    .to_owned()
-            }
-            Err(error) if error.kind == ErrorKind::Privilege => format!(
-                "whether its replication takes rows only (REQUIRE_ROW_FORMAT) could not be read: {}",
-                error.cause
-            ),
-            Err(error) => return Err(error),
-        };
-        return Err(session.precondition(
-            OPERATION,
-            cause,
-            "use --method poll, wait or tap; or set REQUIRE_ROW_FORMAT=0 there with CHANGE REPLICATION SOURCE TO, where the user may read performance_schema.replication_applier_configuration",
-        ));
+        let server = &mut replica.server;
+        check_channel(&mut server.session, server.facts.engine, &channel)?;
     }
     Ok(())
-}
-
-/// Returns why `SYSDATE()` returns no current time there.
-fn lacks_sysdate(session: &mut Session) -> Result<Option<String>, ServerError> {
-    let words = "it runs with sysdate_is_now: SYSDATE() is the start of the statement, on a replica the primary's";
-    Ok(sysdate_is_now(session)?.then(|| words.to_owned()))
-}
-
-/// Returns why `NOW_USEC()` returns no stamp there.
-fn lacks_udf(session: &mut Session) -> Result<Option<String>, ServerError> {
-    let sysdate = format!("SELECT CONCAT(NOW_USEC(), ' ', {})", micros("SYSDATE(6)"));
-    let text = match session.value(OPERATION, &sysdate) {
-        Ok(text) => text.unwrap_or_default(),
-        Err(error) if error.is_refusal() => {
-            return Ok(Some("it has no function NOW_USEC()".to_owned()));
-        }
-        Err(error) => return Err(error),
-    };
-    let read = text
-        .rsplit_once(' ')
-        .and_then(|(udf, sysdate)| Some((udf_micros(udf)?, sysdate.parse::<i64>().ok()?)));
-    Ok(match read {
-        Some((udf, sysdate)) if (udf - sysdate).abs() < SAME_CLOCK_US => None,
-        Some((udf, sysdate)) => Some(format!(
-            "its NOW_USEC() is {} s away from UTC: it comes from another library",
-            (udf - sysdate) / 1_000_000
-        )),
-        None => Some(format!(
-            "its NOW_USEC() comes from another library: `{text}`"
-        )),
-    })
-}
-
-/// Returns an expression for the microseconds since 1970 of a DATETIME in UTC, regardless of the
-/// session's zone.
-fn micros(datetime: &str) -> String {
-    format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', {datetime})")
 }
 
 /// A row's stamps of one server, in microseconds since 1970 by that server's clock.
@@ -345,54 +199,6 @@ fn number_of(ids: &RangeInclusive<u64>) -> u64 {
     ids.end().saturating_sub(*ids.start()).saturating_add(1)
 }
 
-/// Returns the microseconds since 1970 of a result of `NOW_USEC()`, `YYYY-MM-DD HH:MM:SS.uuuuuu` in
-/// UTC.
-fn udf_micros(text: &str) -> Option<i64> {
-    let bytes: &[u8; 26] = text.as_bytes().try_into().ok()?;
-    let digits = |from: usize, to: usize| {
-        bytes[from..to].iter().try_fold(0i64, |number, byte| {
-            byte.is_ascii_digit()
-                .then(|| number * 10 + i64::from(byte - b'0'))
-        })
-    };
-    let separators = [
-        (4, b'-'),
-        (7, b'-'),
-        (10, b' '),
-        (13, b':'),
-        (16, b':'),
-        (19, b'.'),
-    ];
-    if separators
-        .iter()
-        .any(|(at, separator)| bytes[*at] != *separator)
-    {
-        return None;
-    }
-    let (year, month, day) = (digits(0, 4)?, digits(5, 7)?, digits(8, 10)?);
-    let (hour, minute, second) = (digits(11, 13)?, digits(14, 16)?, digits(17, 19)?);
-    if !(1..=12).contains(&month)
-        || !(1..=31).contains(&day)
-        || hour > 23
-        || minute > 59
-        || second > 60
-    {
-        return None;
-    }
-    let seconds = ((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
-    Some(seconds * 1_000_000 + digits(20, 26)?)
-}
-
-/// Returns the days since 1970-01-01 of a date (Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", days_from_civil).
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March, so that the leap day is a year's last.
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
 /// Lag of one row between the two executions. Negative lag is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampedLag {
@@ -439,8 +245,11 @@ impl JoinedStamps {
         }
         Err(replica.precondition(
             OPERATION,
-            format!("all {} rows have the primary's own stamps: rows were replicated, not statements", self.equal),
-            "check for a server in between that logs rows, or for binlog_format=ROW on the primary; or use --method poll, wait or tap",
+            format!(
+                "all {} rows have the primary's own stamps: rows were replicated, not statements",
+                self.equal
+            ),
+            SHIPPED_HINT,
         ))
     }
 }

@@ -17,7 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorClass, Node, ServerError, Session, dialect::sync_reads::conflict};
+use replimeter_engine::{
+    ErrorClass, Node, ServerError, Session,
+    dialect::{statements::TRANSACTIONAL, sync_reads::conflict},
+};
 use replimeter_model::warning::{Warning, WarningCode};
 
 use self::lock::with_schema_lock;
@@ -231,7 +234,7 @@ impl ProbeTable {
             define(&primary, session, operation, &drop_table(table))?;
         }
         let create = format!(
-            "CREATE TABLE `{SCHEMA}`.`{}` ({columns}) ENGINE=InnoDB COMMENT='{}'",
+            "CREATE TABLE `{SCHEMA}`.`{}` ({columns}) {TRANSACTIONAL} COMMENT='{}'",
             *TABLE,
             schema.mark()
         );

@@ -1,12 +1,13 @@
-//! What is asked of the followed servers besides their streams: their clocks, for the commit times in MySQL's log, and
+//! What is asked of the followed servers besides their streams: their clocks, for the commit times in their logs, and
 //! which transactions they have executed.
 
 use replimeter_engine::{
     Node, Session,
     facts::ServerFacts,
+    follow::has_commit_times,
     position::{Executed, executed},
 };
-use replimeter_model::{engine::Engine, time::Nanos};
+use replimeter_model::time::Nanos;
 
 use crate::{
     clock::Clock,
@@ -23,7 +24,7 @@ struct AskedServer {
     node: Node,
     facts: ServerFacts,
     session: Option<Session>,
-    /// Only MySQL logs commit times.
+    /// `None` if its log has no commit times.
     clock: Option<ServerClock>,
 }
 
@@ -37,7 +38,7 @@ impl AskedServer {
 
     /// Measures the clock.
     fn measure(&mut self, clock: &Clock) -> Option<ClockStep> {
-        if self.facts.engine == Engine::MariaDb {
+        if !has_commit_times(self.facts.engine) {
             return None;
         }
         self.connect();

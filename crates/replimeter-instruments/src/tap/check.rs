@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use replimeter_engine::{
     ServerError,
-    binlog::requirements::{self, FollowPurpose},
+    follow::requirements::{self, FollowPurpose},
     source::Member,
 };
 use replimeter_model::{
@@ -75,18 +75,11 @@ fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
             &replica.server.facts,
             &primary.facts,
         )?;
-        let (of_primary, of_replica) = (primary.facts.engine, replica.server.facts.engine);
-        if of_primary != of_replica {
-            return Err(replica.server.session.precondition(
-                "cannot be matched with the primary",
-                format!(
-                    "it is {} and the primary is {}, whose GTIDs differ",
-                    of_replica.name(),
-                    of_primary.name()
-                ),
-                "measure by polling (`replimeter lag`)",
-            ));
-        }
+        requirements::check_engine(
+            &replica.server.session,
+            &replica.server.facts,
+            primary.facts.engine,
+        )?;
         let effect = "its transactions have no lag until it does";
         cluster.warnings.extend(replica.stopped(effect));
         let delay = replica.delay();
@@ -138,7 +131,7 @@ pub(crate) fn server_ids(
                     .unwrap_or(0);
                 if id == 0 || taken.contains(&id) {
                     return Err(cluster.primary.session.precondition(
-                        "cannot follow its binary log",
+                        requirements::OPERATION,
                         format!("server_id {id} belongs to one of the servers or to a connected replica, whose connection would be dropped"),
                         format!("choose another --server-id, such as {}, or leave it out", requirements::unused_server_id(&taken)),
                     ));

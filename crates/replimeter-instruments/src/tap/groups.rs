@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use replimeter_engine::binlog::TableId;
+use replimeter_engine::follow::TableId;
 
 use crate::tap::settings::{GroupBy, TapPlan};
 

@@ -2,7 +2,10 @@
 
 use std::{io, sync::atomic::Ordering, thread, time::Duration};
 
-use replimeter_engine::position::Executed;
+use replimeter_engine::{
+    follow::{LOG, without_id},
+    position::Executed,
+};
 use replimeter_model::{
     time::Nanos,
     warning::{Warning, WarningCode},
@@ -425,10 +428,11 @@ impl<'a> MatchLoop<'a> {
             .warnings
             .extend(still_lost(lost, self.end.unwrap_or(now)));
         if anonymous > 0 {
+            let (message, hint) = without_id(anonymous);
             self.outcome.warnings.push(Warning::new(
                 WarningCode::UnmatchedTransactions,
-                format!("{anonymous} transactions had no GTID and could not be matched"),
-                "enable GTIDs for all sessions (gtid_mode=ON)",
+                message,
+                hint,
             ));
         }
         for (index, row) in self.outcome.results.iter().enumerate() {
@@ -466,7 +470,7 @@ fn still_lost<'n>(
             Warning::new(
                 WarningCode::ServerLost,
                 format!(
-                    "{name}: its binary log could not be followed for the last {:.1} s",
+                    "{name}: its {LOG} could not be followed for the last {:.1} s",
                     (end - since).as_micros() / 1e6
                 ),
                 "see the server's error log; what it logged in that time is in no figure",

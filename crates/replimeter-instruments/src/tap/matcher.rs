@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use replimeter_engine::position::{CommitId, CommitSource, DomainGtid, Executed, OriginServer};
+use replimeter_engine::position::{CommitId, CommitSource, DomainCommit, Executed, OriginServer};
 use replimeter_model::time::Nanos;
 
 use super::log::{ArrivalEntry, ArrivalLog, LogCursor, SpillFile};
@@ -356,9 +356,9 @@ impl Matcher {
 
     /// Takes what a replica of MariaDB had applied, and what it had logged afterwards: a transaction that left nothing
     /// to log is not awaited.
-    pub fn applied(&mut self, index: usize, applied: &[DomainGtid], logged: &[DomainGtid]) {
+    pub fn applied(&mut self, index: usize, applied: &[DomainCommit], logged: &[DomainCommit]) {
         let replica = &mut self.replicas[index];
-        let shown = |commit_id: &&DomainGtid| {
+        let shown = |commit_id: &&DomainCommit| {
             let source = CommitSource::Domain(commit_id.domain, commit_id.server);
             let number = self.numbers.get(&source);
             let last = number.map_or(0, |number| replica.sources[*number].last);

@@ -17,7 +17,7 @@ mod summary;
 
 use std::{path::Path, sync::atomic::Ordering, thread, time::Duration};
 
-use replimeter_engine::binlog::{Follower, StartPosition};
+use replimeter_engine::follow::{Follower, StartPosition};
 use replimeter_model::{time::Nanos, warning::Warning};
 use replimeter_stats::signed::SignedHistogram;
 use serde::{Deserialize, Serialize};

@@ -12,7 +12,7 @@ use std::{
 
 use replimeter_engine::{
     ErrorClass, ErrorKind, ServerError,
-    binlog::{
+    follow::{
         CommitTimes, CompleteTransaction, Follower, Position, StartPosition, StreamCounts, TableId,
     },
 };

@@ -1,5 +1,6 @@
 //! The report of a `backlog` run.
 
+use replimeter_engine::position::ID;
 use replimeter_instruments::backlog::results::{BacklogDocument, BacklogPhase, BacklogRow};
 
 use replimeter_render::{
@@ -130,7 +131,7 @@ fn blocks(document: &BacklogDocument) -> Vec<Block> {
     let note = format!(
         "The applier was stopped for {}. It then applied under load until half of the backlog was left or the same time had \
          passed (sustained: the highest write rate it can follow), and then without load (catch-up). Transactions are counted \
-         by GTID every {}. Intervals are 95 % (batch means) and cover this run only.",
+         by {ID} every {}. Intervals are 95 % (batch means) and cover this run only.",
         time(first.grown_us),
         time(first.resolution_us)
     );

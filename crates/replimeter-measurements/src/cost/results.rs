@@ -330,7 +330,10 @@ mod tests {
             engine: Engine::MariaDb,
             version: "MariaDB 1".to_owned(),
             kind,
-            wait_point: (kind.mode == Mode::SemiSync).then_some(WaitPoint::AfterSync),
+            wait_point: kind
+                .mode
+                .waits_for_receipt()
+                .then_some(WaitPoint::AfterSync),
             replicas: u32::from(kind.replicates()),
             threads,
             delay: None,

@@ -15,7 +15,10 @@ use crate::{
     window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::Command;
-use replimeter_engine::source::Servers;
+use replimeter_engine::{
+    follow::{LOG, SENDS_ONCE},
+    source::Servers,
+};
 use replimeter_instruments::{
     Listener,
     exposure::{
@@ -107,10 +110,10 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
         let plan = &request.plan;
         effects.targets();
         effects.servers(format!(
-            "follows the primary's binary log as a replica does, and polls every replica each {}",
+            "follows the primary's {LOG} as a replica does, and polls every replica each {}",
             plan.poll_interval
         ));
-        effects.cost("primary", 3, "sends its binary log once");
+        effects.cost("primary", 3, SENDS_ONCE);
         let per_s = 1.0 / plan.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE);
         effects.cost("each replica", 2, format!("{per_s:.0} status queries/s"));
         if plan.writers == 0 {

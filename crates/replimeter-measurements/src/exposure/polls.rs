@@ -31,7 +31,7 @@ impl Columns for PollSamples {
             /// Age of the oldest of them; null if there are none
             age_us: Real or null = |poll, _| poll.age_us;
             /// Whether the primary was semi-synchronous; null if it is never semi-synchronous
-            semi_sync: Flag or null = |poll, _| poll.semi_sync;
+            semi_sync: Flag or null = |poll, _| poll.waits;
         },
     };
 }

@@ -1,5 +1,6 @@
 //! The error of each method, and how methods differ on the same rows.
 
+use replimeter_engine::follow::FROM_LOG_TO_LOG;
 use replimeter_instruments::lag::{
     results::{Floor, LagDocument},
     settings::Method,
@@ -19,7 +20,7 @@ use replimeter_render::{
 pub(crate) fn from_primary(method: &str) -> &'static str {
     match Method::from_name(method) {
         Some(Method::Stamp | Method::StampUdf) => "from execution to execution",
-        Some(Method::Tap) => "from binary log to binary log",
+        Some(Method::Tap) => FROM_LOG_TO_LOG,
         _ => "",
     }
 }

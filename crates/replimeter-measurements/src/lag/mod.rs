@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crate::lag::{report::report, samples::Samples};
 use clap::{Args, Command};
-use replimeter_engine::source::Servers;
+use replimeter_engine::{follow::FOLLOWS, source::Servers};
 use replimeter_instruments::{
     Listener,
     lag::{
@@ -134,9 +134,7 @@ Writes only to the schema `replimeter`, which it creates and drops. Privileges:
         costs::add(effects, plan);
         let methods = plan.method.wanted();
         if methods.contains(&Method::Tap) {
-            effects.servers(
-                "follows the binary logs of the primary and of each replica, as a replica does",
-            );
+            effects.servers(FOLLOWS);
         }
         let writers = if plan.writers == 1 {
             "1 writer".to_owned()

@@ -5,6 +5,7 @@ mod so_far;
 use std::time::Duration;
 
 use crate::lag::samples::Samples;
+use replimeter_engine::dialect::settings::{NO_FLUSHES, flushes_each_commit};
 use replimeter_instruments::lag::{
     MethodComparison, Outcome,
     results::{Floor, LagResults, LagRow, MethodDifference, missing_rows},
@@ -382,10 +383,7 @@ fn slow_flushes(host: &HostRecord, servers: &[ServerRecord], rows: &[LagRow]) ->
     let flushes = |row: &LagRow| {
         let is_it =
             |server: &&ServerRecord| (&server.shape, &server.name) == (&row.shape, &row.replica);
-        let setting = |server: &ServerRecord| {
-            let value = server.variables.get("innodb_flush_log_at_trx_commit");
-            value.is_some_and(|value| value == "1")
-        };
+        let setting = |server: &ServerRecord| flushes_each_commit(&server.variables);
         servers.iter().find(is_it).is_some_and(setting)
     };
     let lag = |row: &LagRow| row.from_ack.p50_us.filter(|lag| *lag <= flush);
@@ -402,7 +400,9 @@ fn slow_flushes(host: &HostRecord, servers: &[ServerRecord], rows: &[LagRow]) ->
             time(flush),
             time(lag)
         ),
-        "measure when nothing else writes to this disk, or without flushes (--server-option innodb_flush_log_at_trx_commit=0)",
+        format!(
+            "measure when nothing else writes to this disk, or without flushes (--server-option {NO_FLUSHES})"
+        ),
     ))
 }
 

@@ -164,7 +164,7 @@ pub(crate) fn example() -> LagDocument {
     let row = |replica: &str, slow: i64| {
         let mut waterfall = Waterfall::new(&[
             (Mark::Send, "client"),
-            (Mark::InBinlog, "primary"),
+            (Mark::Logged, "primary"),
             (Mark::Received, replica),
             (Mark::ApplyBegan, replica),
             (Mark::Applied, replica),
@@ -182,7 +182,7 @@ pub(crate) fn example() -> LagDocument {
                 Some(Point::new(Nanos(at * 1_000), Nanos(error * 1_000)))
             };
             let send = next(0, 0);
-            let in_binlog = next(55 + (round * 7) % 20, 8);
+            let logged = next(55 + (round * 7) % 20, 8);
             let ack = Some(Point::new(Nanos(120_000), Nanos(0)));
             let received = next(70 + tail / 3, 9);
             let apply_began = next(20 + (round % 11) + tail, 9);
@@ -192,7 +192,7 @@ pub(crate) fn example() -> LagDocument {
             let received = received.filter(|_| !lost);
             waterfall.record(&Points {
                 send,
-                in_binlog,
+                logged,
                 received,
                 apply_began,
                 applied,

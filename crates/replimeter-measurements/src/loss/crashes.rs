@@ -64,7 +64,7 @@ impl Columns for Crashes {
             /// Transactions that the old primary has and the new one lacks
             errant_transactions: Long or null = |(_, crash), _| crash.errant.as_ref()?.transactions;
             /// Their GTIDs, as a set or per domain
-            errant_gtids: Word or null = |(_, crash), _| Some(&crash.errant.as_ref()?.gtids);
+            errant_gtids: Word or null = |(_, crash), _| Some(&crash.errant.as_ref()?.commit_ids);
             /// Rows that the old primary has and the new one lacks
             errant_rows: Long or null = |(_, crash), _| Some(crash.errant.as_ref()?.rows);
             /// Acknowledged rows among these

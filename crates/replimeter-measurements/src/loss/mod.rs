@@ -12,9 +12,10 @@ use crate::loss::{
     report::{answer, report},
 };
 use clap::{Arg, Command};
+use replimeter_engine::dialect::acknowledgement::is_timeout;
 use replimeter_instruments::{
     loss::{
-        self, CrashContext, SEMI_SYNC_TIMEOUT,
+        self, ACKNOWLEDGEMENT_TIMEOUT, CrashContext,
         crashes::{counts, share, times},
         results::{CrashRecord, LossDocument, LossResults, LossRow},
         settings::{CrashKind, LossCase, LossPlan, LossSettings},
@@ -241,10 +242,10 @@ your own primary would lose.";
         run.warn(warnings);
         let crashed = |cell: &&Condition| !cell.records.is_empty();
         let measured: Vec<&Condition> = cells.iter().filter(crashed).collect();
-        let semi_sync = |cell: &&&Condition| {
-            cell.case.spec.shape.mode() == Mode::SemiSync && !timeout_chosen(&cell.case.spec)
+        let waits = |cell: &&&Condition| {
+            cell.case.spec.shape.mode().waits_for_receipt() && !timeout_chosen(&cell.case.spec)
         };
-        let timeout = measured.iter().find(semi_sync).map(|_| SEMI_SYNC_TIMEOUT);
+        let timeout = measured.iter().find(waits).map(|_| ACKNOWLEDGEMENT_TIMEOUT);
         let labels: Vec<&str> = measured.iter().map(|cell| &*cell.case.label).collect();
         let modes = measured.iter().map(|cell| cell.mode.to_string());
         let mut target = run.target(labels.join(", "), modes.collect());
@@ -255,7 +256,8 @@ your own primary would lose.";
             target,
             results: LossResults {
                 rows: measured.iter().map(|cell| row(cell, run.plan)).collect(),
-                semi_sync_timeout_us: timeout.map(|timeout: Duration| timeout.as_secs_f64() * 1e6),
+                acknowledgement_timeout_us: timeout
+                    .map(|timeout: Duration| timeout.as_secs_f64() * 1e6),
                 crashes: cells.into_iter().flat_map(|cell| cell.records).collect(),
             },
             ..Concluded::default()
@@ -285,10 +287,8 @@ your own primary would lose.";
 
 /// Returns whether the user set how long a semi-synchronous primary waits.
 fn timeout_chosen(spec: &SandboxSpec) -> bool {
-    spec.server_options.iter().any(|option| {
-        let name = option.option.name.as_str();
-        name.contains("rpl_semi_sync") && name.ends_with("_timeout")
-    })
+    let mut options = spec.server_options.iter();
+    options.any(|option| is_timeout(&option.option.name))
 }
 
 /// Starts servers, crashes them once, and removes them.
@@ -352,7 +352,7 @@ fn fell_back(cells: &[Condition], warnings: &mut Vec<Warning>) -> Option<CliErro
         if timeout_chosen(&cell.case.spec) {
             let hint = "leave the timeout option out; the default is longer than any kill delay";
             warnings.push(Warning::new(
-                WarningCode::SemiSyncNotInEffect,
+                WarningCode::AcknowledgementNotInEffect,
                 message,
                 hint,
             ));

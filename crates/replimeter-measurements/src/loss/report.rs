@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use replimeter_engine::position::ID;
 use replimeter_instruments::loss::{
     crashes::MIN_LOSSES,
     results::{CrashShare, LossDocument, LossRow},
@@ -170,7 +171,7 @@ fn sentences(run: &LossDocument) -> Vec<String> {
             "Intervals are 95 %; a mean of fewer than {MIN_LOSSES} crashes with a loss has none."
         ),
     ];
-    if let Some(us) = run.results.semi_sync_timeout_us {
+    if let Some(us) = run.results.acknowledgement_timeout_us {
         sentences.push(format!(
             "Semi-synchronous primaries waited up to {} for an acknowledgement, so that none fell back to asynchronous replication.",
             time(us)
@@ -198,14 +199,14 @@ fn returned(run: &LossDocument, row: &LossRow) -> Vec<String> {
             .iter()
             .filter(|crash| crash.shape == row.shape);
         let named = crashes.filter_map(|crash| {
-            let gtids = &crash.errant.as_ref()?.gtids;
-            let shown = Cell::Long(gtids.clone()).display_text();
-            (!gtids.is_empty()).then(|| format!("crash {}: {shown}", crash.number))
+            let ids = &crash.errant.as_ref()?.commit_ids;
+            let shown = Cell::Long(ids.clone()).display_text();
+            (!ids.is_empty()).then(|| format!("crash {}: {shown}", crash.number))
         });
         let named: Vec<String> = named.take(3).collect();
         if !named.is_empty() {
             sentences.push(format!(
-                "{}: errant GTIDs: {}.",
+                "{}: errant {ID}s: {}.",
                 row.shape,
                 named.join("; ")
             ));

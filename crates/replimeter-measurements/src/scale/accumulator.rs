@@ -193,7 +193,7 @@ impl Accumulator {
         let mut warnings: Vec<Warning> = self.found.iter().map(counted).collect();
         for invalid in &self.invalid {
             warnings.push(Warning::new(
-                WarningCode::SemiSyncNotInEffect,
+                WarningCode::AcknowledgementNotInEffect,
                 format!("{invalid}; the block is excluded"),
                 "find out why no replica acknowledged before the timeout",
             ));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use replimeter_engine::dialect::sync_reads::{AFTER_A_RESET, hint_of_early_wait};
 use replimeter_instruments::{
     load::{GroupResult, Workload},
     stale::{
@@ -69,9 +70,9 @@ pub(crate) struct ReaderAccumulator {
     pub(super) name: String,
     /// Whether it is also a writer.
     pub(super) writer: bool,
-    /// How its reads are made to wait, in words, and whether they wait for a GTID.
+    /// How its reads are made to wait, in words, and whether they wait for a commit id.
     pub(super) guarantee: String,
-    pub(super) gtid: bool,
+    pub(super) by_commit_id: bool,
     /// Configured delay on the path to it.
     pub(super) delay: Duration,
 }
@@ -116,12 +117,10 @@ fn broken(row: &StaleRow, case: &CaseAccumulator) -> Option<Warning> {
         SessionReset::Keep => {
             "see the witness in the report, and check for a proxy or load balancer between client and server"
         }
-        SessionReset::Reset | SessionReset::ChangeUser => {
-            "a pool's reset clears session settings and session tracking of GTIDs: set them again after every reset, or globally"
-        }
+        SessionReset::Reset | SessionReset::ChangeUser => AFTER_A_RESET,
     };
-    let hint = if row.guarantee.contains("WSREP_SYNC_WAIT_UPTO_GTID") {
-        "on Galera this wait can return just before the row is readable; use wsrep_sync_wait=1 (--read-consistency=before)"
+    let hint = if let Some(early) = hint_of_early_wait(&row.guarantee) {
+        early
     } else if case.site.is_some() {
         "report this as a bug, with the witness: the site promises the visitor's own post"
     } else {
@@ -310,10 +309,10 @@ impl CaseRounds {
         let ReaderAccumulator {
             name,
             guarantee,
-            gtid,
+            by_commit_id,
             ..
         } = &self.case.readers[read.reader];
-        let before = if *gtid && read.waited {
+        let before = if *by_commit_id && read.waited {
             format!("{guarantee}; ")
         } else {
             String::new()

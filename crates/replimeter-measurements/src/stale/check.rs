@@ -3,7 +3,6 @@
 use replimeter_engine::{dialect::sync_reads, source::Member};
 use replimeter_instruments::stale::settings::{READERS, StalePlan, StaleSettings};
 use replimeter_model::{
-    engine::Engine,
     plan::Request,
     shape::Shape,
     target::{PRIMARY, Role, Target},
@@ -71,11 +70,9 @@ pub(super) fn check(request: &Request<StaleSettings>) -> Result<(), CliError> {
 
 /// Rejects a shape that supports none of the requested levels of read consistency.
 fn waitable(shape: Shape, plan: &StalePlan) -> Result<(), CliError> {
-    // What a channel can do is the same on every engine.
-    let engine = shape.engine().unwrap_or(Engine::MariaDb);
     let mut why = None;
     for level in &plan.read_consistency {
-        match sync_reads::guarantee(*level, engine, shape.mode(), plan.timeout.0) {
+        match sync_reads::check(*level, shape.mode()) {
             Ok(_) => return Ok(()),
             Err(reason) => why = Some(reason),
         }

@@ -288,7 +288,7 @@ fn case_of(
         name: reader.name(cluster),
         writer: *reader == ReaderRef::Writer,
         guarantee: guarantee.words.clone(),
-        gtid: guarantee.by_commit_id,
+        by_commit_id: guarantee.by_commit_id,
         delay: reader.delay(cluster),
     };
     CaseAccumulator {
@@ -330,7 +330,7 @@ fn case_of_visitor(
             name: "site".to_owned(),
             writer: false,
             guarantee: words(site.remedy).to_owned(),
-            gtid: false,
+            by_commit_id: false,
             delay: delay.unwrap_or_default(),
         }],
         judged: None,

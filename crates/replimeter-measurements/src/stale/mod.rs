@@ -18,7 +18,10 @@ use crate::stale::{
     report::{answer, label, report},
     samples::SampleLabels,
 };
-use replimeter_engine::source::{Member, Servers};
+use replimeter_engine::{
+    dialect::sync_reads,
+    source::{Member, Servers},
+};
 use replimeter_instruments::{
     load::Workload,
     preflight::{self, Cluster},
@@ -308,7 +311,7 @@ fn on_servers(
         if plan.check_load_reads && found.iter().any(|guarantee| guarantee.by_commit_id) {
             let error = cluster.primary.session.precondition(
                 "making the load's reads wait",
-                "waiting by GTID would add a statement to the load whose reads are checked",
+                sync_reads::ADDS_A_STATEMENT,
                 "leave --read-consistency out, or leave --check-load-reads out to read synchronously in rounds",
             );
             return Err(error.into());

@@ -1,5 +1,6 @@
 //! A remedy of a site, and what it did in the rounds of a case.
 
+use replimeter_engine::dialect::sync_reads::WAITS_FOR_POST;
 use replimeter_instruments::{
     front::{results::RequestKind, settings::Remedy},
     resources::ResourceWatch,
@@ -39,7 +40,7 @@ impl SiteCase {
 
     /// Returns whether a visitor's own post must be on every page, however late it is.
     pub(super) fn promises_own_post(self) -> bool {
-        matches!(self.remedy, Remedy::WaitForGtid | Remedy::PrimaryAlways)
+        matches!(self.remedy, Remedy::WaitForCommit | Remedy::PrimaryAlways)
     }
 }
 
@@ -48,7 +49,7 @@ pub(super) fn words(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::None => "replicas in turn",
         Remedy::Sticky => "one replica for each visitor",
-        Remedy::WaitForGtid => "the replica waits for the GTID of the visitor's post",
+        Remedy::WaitForCommit => WAITS_FOR_POST,
         Remedy::PrimaryFor => "the primary for some time after a post",
         Remedy::PrimaryAlways => "the primary",
     }

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use replimeter_engine::source::{ServerSource, Servers, SourceError};
+use replimeter_engine::{
+    position::ENABLE_IDS,
+    source::{ServerSource, Servers, SourceError},
+};
 use replimeter_instruments::{
     clock::Clock,
     front::settings::Remedy,
@@ -178,7 +181,7 @@ fn cases<'s, 'a: 's>(
             let mut site = match open(cx, servers, through, *remedy, rows) {
                 Ok(site) => site,
                 Err(failure)
-                    if *remedy == Remedy::WaitForGtid
+                    if *remedy == Remedy::WaitForCommit
                         && through.remedies.len() > 1
                         && failure.kind == FailureKind::Failed =>
                 {
@@ -190,7 +193,7 @@ fn cases<'s, 'a: 's>(
                             remedy.name(),
                             failure.message
                         ),
-                        "turn on GTIDs and binary logs, or leave this remedy out",
+                        format!("{ENABLE_IDS}, or leave this remedy out"),
                     )]);
                     continue;
                 }

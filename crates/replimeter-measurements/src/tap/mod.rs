@@ -15,6 +15,7 @@ use crate::{
     window_series::{MAX_WINDOWS, WindowSeries},
 };
 use clap::Command;
+use replimeter_engine::follow::{FOLLOWS, LOG, SENDS_ONCE};
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
     Listener,
@@ -143,19 +144,17 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
     ) -> Result<(), CliError> {
         let plan = &request.plan;
         effects.targets();
-        effects.servers(
-            "follows the binary logs of the primary and of each replica, as a replica does",
-        );
+        effects.servers(FOLLOWS);
         // A server keeps the connection of a lost stream until it has something to send on it.
         effects.cost(
             "primary",
             5,
             format!(
-                "sends its binary log once, and twice for the first {}",
+                "{SENDS_ONCE}, and twice for the first {}",
                 plan.floor_duration
             ),
         );
-        effects.cost("each replica", 4, "sends its binary log once");
+        effects.cost("each replica", 4, SENDS_ONCE);
         effects.writes("nothing");
         effects.until(plan.duration);
         Ok(())
@@ -174,7 +173,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
                     mode: cluster.mode,
                     delays: delays.collect(),
                 })?;
-                let logs = Progress::new(Stage::Measure, "following the binary logs");
+                let logs = Progress::new(Stage::Measure, format!("following the {LOG}s"));
                 cx.observers.progress(logs.clone());
                 let until = plan.duration.map(|duration| duration.0.as_secs_f64());
                 let shown = cx.options.lines || cx.is_watched();

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use replimeter_engine::{
     Session,
-    dialect::{self, ThreadState, semi_sync},
+    dialect::{self, ThreadState, acknowledgement},
 };
 use replimeter_model::{engine::Engine, replication::Mode, sandbox::LinkSpec};
 
@@ -108,9 +108,9 @@ impl Starter<'_> {
         Ok(port)
     }
 
-    fn words(&self, session: &mut Session) -> Result<semi_sync::VariableNames, SandboxError> {
+    fn words(&self, session: &mut Session) -> Result<acknowledgement::VariableNames, SandboxError> {
         let facts = replimeter_engine::facts::ServerFacts::read(session)?;
-        semi_sync::VariableNames::of(&facts).ok_or_else(|| SandboxError::NotReplicating {
+        acknowledgement::VariableNames::of(&facts).ok_or_else(|| SandboxError::NotReplicating {
             node: session.name().to_owned(),
             state: "it does not support semi-synchronous replication although it has the plugin; see its log".to_owned(),
         })
@@ -168,7 +168,7 @@ impl Starter<'_> {
         replicas: u64,
     ) -> Result<(), SandboxError> {
         self.await_state(primary, |session| {
-            let state = semi_sync::state(session)?.0.unwrap_or_default();
+            let state = acknowledgement::state(session)?.0.unwrap_or_default();
             let ready = state.active && state.clients == replicas;
             Ok((!ready).then(|| {
                 format!(

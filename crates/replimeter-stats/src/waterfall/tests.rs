@@ -4,7 +4,7 @@ use super::*;
 
 const CHAIN: [(Mark, &str); 6] = [
     (Mark::Send, "client"),
-    (Mark::InBinlog, "primary"),
+    (Mark::Logged, "primary"),
     (Mark::Received, "replica1"),
     (Mark::ApplyBegan, "replica1"),
     (Mark::Applied, "replica1"),
@@ -17,11 +17,11 @@ fn us(micros: i64) -> Nanos {
 
 /// Returns a transaction with these times in microseconds, each known to ± 5 µs.
 fn points(times: [i64; 6]) -> Points {
-    let [send, in_binlog, received, apply_began, applied, visible] =
+    let [send, logged, received, apply_began, applied, visible] =
         times.map(|at| Some(Point::new(us(at), us(5))));
     Points {
         send,
-        in_binlog,
+        logged,
         received,
         apply_began,
         applied,
@@ -170,7 +170,7 @@ fn stages_on_one_clock_do_not_depend_on_its_offset() {
     let mut waterfall = Waterfall::new(&CHAIN);
     let mut one = points([0, 40, 130, 140, 190, 170]);
     for (point, at) in [
-        (&mut one.in_binlog, 40),
+        (&mut one.logged, 40),
         (&mut one.received, 100),
         (&mut one.apply_began, 110),
         (&mut one.applied, 160),
@@ -223,7 +223,7 @@ proptest! {
         let mut waterfall = Waterfall::new(&CHAIN);
         for (at, stamps) in &times {
             let mut one = points(at.map(i64::from));
-            let all = [&mut one.send, &mut one.in_binlog, &mut one.received, &mut one.apply_began, &mut one.applied, &mut one.visible];
+            let all = [&mut one.send, &mut one.logged, &mut one.received, &mut one.apply_began, &mut one.applied, &mut one.visible];
             for (point, stamp) in all.into_iter().zip(stamps) {
                 if let (Some(point), Some(stamp)) = (point, stamp) {
                     point.stamp = Some(Stamp { clock: 1, at: us(i64::from(*stamp)) });

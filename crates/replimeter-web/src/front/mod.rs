@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{Node, ServerError, facts::ServerFacts};
+use replimeter_engine::{Node, ServerError, facts::ServerFacts, position::ENABLE_IDS};
 use replimeter_instruments::{
     clock::Clock,
     front::settings::Remedy,
@@ -295,7 +295,7 @@ impl Site {
         (clock, seed): (Clock, u64),
         (posted, given_up): (&Arc<Posted>, &Arc<GivenUp>),
     ) -> Result<Self, FrontError> {
-        let waits = spec.remedy == Remedy::WaitForGtid;
+        let waits = spec.remedy == Remedy::WaitForCommit;
         let replicas = servers.replicas.iter().map(|replica| &replica.server);
         let replicas = replicas.map(|server| (&server.node, &server.facts));
         let all = std::iter::once((&servers.primary.0, &servers.primary.1)).chain(replicas);
@@ -310,8 +310,7 @@ impl Site {
             let started = Pool::start(&name, spec_of, spec.connections, (clock, given_up));
             started.map_err(|mut error| {
                 if waits {
-                    "choose another --remedy, or turn on GTIDs and binary logs"
-                        .clone_into(&mut error.hint);
+                    error.hint = format!("choose another --remedy, or {ENABLE_IDS}");
                 }
                 FrontError::Server(error)
             })

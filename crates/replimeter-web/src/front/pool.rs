@@ -92,9 +92,9 @@ struct Job {
 pub(super) struct PoolSpec {
     pub(super) node: Node,
     pub(super) facts: ServerFacts,
-    /// Whether writes return their GTIDs.
+    /// Whether writes return their commit ids.
     pub(super) returns_commit_id: bool,
-    /// Whether reads can wait for a GTID.
+    /// Whether reads can wait for a commit.
     pub(super) can_wait: bool,
 }
 
@@ -437,7 +437,7 @@ impl Connection {
         };
         took.statement = clock.now() - began;
         match (done, self.commit_id) {
-            // The post exists, even if its GTID cannot be read.
+            // The post exists, even if its commit id cannot be read.
             (Ok(WorkResult::Inserted { post, .. }), Some(commit_id)) => Ok(WorkResult::Inserted {
                 post,
                 commit_id: commit_id.of_last_write(session).ok().flatten(),

@@ -82,7 +82,7 @@ impl Rule {
                     in_rotation()
                 }
             }
-            Remedy::WaitForGtid => match &visitor.post {
+            Remedy::WaitForCommit => match &visitor.post {
                 // Without its GTID, no replica can be asked for the post.
                 Some(LastPost {
                     commit_id: None, ..
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn gtid_is_awaited_on_replicas_only() {
-        let mut rule = rule(Remedy::WaitForGtid);
+        let mut rule = rule(Remedy::WaitForCommit);
         let after = |rule: &Rule, read_number| {
             rule.route(&posted(1), NOW, read_number, |_| true)
                 .unwrap()

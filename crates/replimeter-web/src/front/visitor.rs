@@ -5,8 +5,8 @@ use std::fmt;
 
 use replimeter_model::time::Nanos;
 
-/// The longest GTID that is taken from a cookie, in bytes.
-const MAX_GTID: usize = 200;
+/// The longest commit id that is taken from a cookie, in bytes.
+const MAX_COMMIT_ID: usize = 200;
 
 /// A visitor's last post.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) struct LastPost {
     pub(super) number: u64,
     /// When it was acknowledged, by the run's clock.
     pub(super) at: Nanos,
-    /// Its GTID, if posts have one.
+    /// Its commit id, if posts have one.
     pub(super) commit_id: Option<String>,
 }
 
@@ -75,7 +75,7 @@ fn last_post(value: &str) -> Option<LastPost> {
     let number = fields.next()?.parse().ok()?;
     let at = Nanos(fields.next()?.parse().ok()?);
     let commit_id = fields.next();
-    if !commit_id.is_none_or(is_gtid) || fields.next().is_some() {
+    if !commit_id.is_none_or(is_commit_id) || fields.next().is_some() {
         return None;
     }
     Some(LastPost {
@@ -85,10 +85,10 @@ fn last_post(value: &str) -> Option<LastPost> {
     })
 }
 
-/// Returns whether a text has the characters of a GTID only, all of which a cookie may have.
-fn is_gtid(text: &str) -> bool {
-    let of_gtid = |byte: u8| byte.is_ascii_alphanumeric() || b"-:_".contains(&byte);
-    !text.is_empty() && text.len() <= MAX_GTID && text.bytes().all(of_gtid)
+/// Returns whether a text has the characters of a commit id only, all of which a cookie may have.
+fn is_commit_id(text: &str) -> bool {
+    let of_id = |byte: u8| byte.is_ascii_alphanumeric() || b"-:_".contains(&byte);
+    !text.is_empty() && text.len() <= MAX_COMMIT_ID && text.bytes().all(of_id)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use replimeter_model::{
 
 use crate::{
     dialect::log::LogSettings,
-    position::{DomainGtid, Executed, GtidSet},
+    position::{DomainCommit, Executed, GtidSet},
     rules::{Subject, Subjects, number, read},
 };
 
@@ -142,21 +142,21 @@ fn uuids_of_group(server: &Subject<'_>) -> Vec<String> {
 fn of_domains(
     replica: &Subject<'_>,
     top: &Subject<'_>,
-    logged: &[DomainGtid],
-    top_logged: &[DomainGtid],
-    top_applied: &[DomainGtid],
+    logged: &[DomainCommit],
+    top_logged: &[DomainCommit],
+    top_applied: &[DomainCommit],
 ) -> Vec<Finding> {
     if !LogSettings::of(replica.facts).on {
         let reason = "its binary log is off, so transactions written on it leave no trace";
         return vec![unknown(replica, reason)];
     }
     let (top_name, own) = (top.name, replica.facts.identity().server_id);
-    let has = |list: &[DomainGtid], gtid: &DomainGtid| {
+    let has = |list: &[DomainCommit], gtid: &DomainCommit| {
         list.iter().any(|one| {
             (one.domain, one.server) == (gtid.domain, gtid.server) && one.sequence >= gtid.sequence
         })
     };
-    let of_server = |id: u64, lacks: &dyn Fn(&DomainGtid) -> bool| {
+    let of_server = |id: u64, lacks: &dyn Fn(&DomainCommit) -> bool| {
         let of = logged.iter().filter(|gtid| u64::from(gtid.server) == id);
         let texts: Vec<String> = of
             .filter(|gtid| lacks(gtid))

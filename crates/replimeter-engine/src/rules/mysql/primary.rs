@@ -17,7 +17,7 @@ pub fn check_primary(
     facts: &ServerFacts,
     membership: &Membership,
 ) -> Result<Option<Warning>, ServerError> {
-    let waits = membership.semi_sync.as_ref().filter(|state| state.enabled);
+    let waits = membership.waits.as_ref().filter(|state| state.enabled);
     if let Some(state) = waits.filter(|state| state.active && state.clients < state.wait_for) {
         return Err(session.precondition(
             OPERATION,
@@ -40,7 +40,7 @@ pub fn check_primary(
     }
     Ok(waits.filter(|state| !state.active).map(|state| {
         Warning::new(
-            WarningCode::SemiSyncNotInEffect,
+            WarningCode::AcknowledgementNotInEffect,
             format!(
                 "{session}: semi-synchronous replication is configured, but replication is asynchronous: {} replicas acknowledge, it waits for {}",
                 state.clients, state.wait_for

@@ -8,7 +8,7 @@ use replimeter_model::{
 use crate::{
     dialect::{
         Channel,
-        semi_sync::{PrimaryState, VariableNames},
+        acknowledgement::{PrimaryState, VariableNames},
         statements::{self, ChannelPart},
     },
     facts::ServerFacts,
@@ -26,7 +26,7 @@ pub fn acknowledgements(servers: &Subjects<'_>) -> Vec<Finding> {
     for server in read(servers) {
         // A replica may be configured for a later role as primary.
         let writes = server.relation == Relation::Writer || server.is_source;
-        let primary = server.membership.semi_sync.as_ref();
+        let primary = server.membership.waits.as_ref();
         let primary = primary.filter(|primary| primary.enabled && (writes || primary.clients > 0));
         findings.extend(
             primary
@@ -131,7 +131,7 @@ fn of_primary(server: &Subject<'_>, primary: &PrimaryState) -> Vec<Finding> {
 }
 
 fn of_replica(server: &Subject<'_>, channel: &Channel, source: &Subject<'_>) -> Option<Finding> {
-    let primary = source.membership.semi_sync.as_ref()?;
+    let primary = source.membership.waits.as_ref()?;
     let (own, source) = (server.membership.acknowledges, source.name);
     let names = words(server.facts);
     let restart = statements::restart(server.facts.engine, channel, ChannelPart::Receiver);

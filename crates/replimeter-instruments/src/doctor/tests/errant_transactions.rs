@@ -64,8 +64,8 @@ fn mysql_errant_transactions_are_reported() {
 #[test]
 fn mariadb_errant_transactions_are_reported() {
     let domains = |logged: &str, applied: &str| Executed::Domains {
-        logged: domain_gtids(logged).unwrap(),
-        applied: domain_gtids(applied).unwrap(),
+        logged: domain_commits(logged).unwrap(),
+        applied: domain_commits(applied).unwrap(),
     };
     let errant = with(Engine::MariaDb, |servers| {
         of(servers, 1).executed = domains("0-1-9,0-2-5", "0-1-9")

@@ -13,15 +13,15 @@ use replimeter_engine::{
     ErrorClass, ErrorKind,
     dialect::{
         Channel, ThreadState,
+        acknowledgement::{PrimaryState, ReplicaState},
         galera::NodeState,
         group::{GroupState, Member},
-        semi_sync::{PrimaryState, ReplicaState},
     },
     facts::ServerFacts,
     filter::Filters,
     grants::Grants,
     membership::{ClusterState, Membership},
-    position::{Executed, GtidSet, domain_gtids},
+    position::{Executed, GtidSet, domain_commits},
 };
 
 use replimeter_model::{
@@ -111,7 +111,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
         membership: Membership {
             cluster: Ok(None),
             channels: Ok(Vec::new()),
-            semi_sync: None,
+            waits: None,
             acknowledges: ReplicaState::default(),
         },
         applier_users: Ok(Vec::new()),
@@ -121,7 +121,7 @@ fn state(engine: Engine, id: usize) -> ServerState {
         log_filters: Ok(Some(Filters::default())),
         executed: match engine {
             Engine::MariaDb => Executed::Domains {
-                logged: domain_gtids("0-1-9").unwrap(),
+                logged: domain_commits("0-1-9").unwrap(),
                 applied: Vec::new(),
             },
             Engine::MySql => Executed::Set(GtidSet::parse(&format!("{}:1-9", UUIDS[0])).unwrap()),

@@ -25,7 +25,7 @@ fn semi(change: impl FnOnce(&mut PrimaryState, &mut (bool, bool))) -> Vec<Examin
     with(Engine::MySql, |servers| {
         let (mut primary, mut replica) = (semi_sync(), (true, true));
         change(&mut primary, &mut replica);
-        of(servers, 0).membership.semi_sync = Some(primary);
+        of(servers, 0).membership.waits = Some(primary);
         of(servers, 1).membership.acknowledges = acknowledging(replica);
         of(servers, 2).membership.acknowledges = acknowledging((true, true));
     })
@@ -113,7 +113,7 @@ fn ineffective_semi_sync_is_reported() {
 #[test]
 fn replica_prepared_for_promotion_is_not_reported() {
     let servers = with(Engine::MySql, |servers| {
-        of(servers, 1).membership.semi_sync = Some(PrimaryState {
+        of(servers, 1).membership.waits = Some(PrimaryState {
             clients: 0,
             ..semi_sync()
         });

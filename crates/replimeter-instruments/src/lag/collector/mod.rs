@@ -377,12 +377,12 @@ fn fall(waterfalls: &mut [ReplicaWaterfall], slots: &[Slot], write: &Write, pend
         pending.sightings[slot].as_ref()
     };
     for (replica, fall) in waterfalls.iter_mut().enumerate() {
-        let in_binlog = of(replica, Method::Tap).and_then(|sighting| match sighting.detail {
+        let logged = of(replica, Method::Tap).and_then(|sighting| match sighting.detail {
             SightingDetail::Primary(at) => Some(at),
             _ => None,
         });
         if let Some(sighting) = of(replica, Method::Poll) {
-            fall.seen(write, pending.commit_id.as_deref(), in_binlog, sighting);
+            fall.seen(write, pending.commit_id.as_deref(), logged, sighting);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Detects rows that are overdue.
 
-use replimeter_engine::{ErrorKind, ServerError};
+use replimeter_engine::{ErrorKind, ServerError, follow::LOG};
 use replimeter_model::time::Nanos;
 
 use super::{super::Slot, Collector};
@@ -83,12 +83,12 @@ impl Collector<'_> {
 }
 
 /// Returns the state of a row that a method has seen.
-fn seen_as(method: Method) -> &'static str {
+fn seen_as(method: Method) -> String {
     match method {
-        Method::Poll => "visible",
-        Method::Wait => "applied (method wait)",
-        Method::Stamp | Method::StampUdf => "stamped (method stamp)",
-        Method::Tap => "in the binary log (method tap)",
+        Method::Poll => "visible".to_owned(),
+        Method::Wait => "applied (method wait)".to_owned(),
+        Method::Stamp | Method::StampUdf => "stamped (method stamp)".to_owned(),
+        Method::Tap => format!("in the {LOG} (method tap)"),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, ServerError, Session};
+use replimeter_engine::{Node, ServerError, Session, dialect::statements::TRANSACTIONAL};
 use replimeter_model::{
     load::DataSize,
     warning::{Warning, WarningCode},
@@ -381,7 +381,7 @@ impl DataSet {
             FILLING,
             &format!(
                 "CREATE TABLE IF NOT EXISTS `{SETS}` (fingerprint CHAR(16) NOT NULL PRIMARY KEY, total BIGINT UNSIGNED NOT NULL) \
-                 ENGINE=InnoDB COMMENT='{}; data sets that are whole'",
+                 {TRANSACTIONAL} COMMENT='{}; data sets that are whole'",
                 self.schema.mark()
             ),
         )?;

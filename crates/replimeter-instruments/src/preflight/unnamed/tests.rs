@@ -6,11 +6,13 @@ use std::{
     sync::mpsc::{self, Receiver},
 };
 
-use replimeter_engine::Connections;
+use replimeter_engine::{
+    Connections,
+    wire::server_side::{Answer, read_packet},
+};
 use replimeter_model::target::{Endpoint, Secret};
 
 use super::*;
-use crate::reference::packet::{Answer, read_packet};
 
 fn source(url: &str) -> Node {
     Node {

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use replimeter_engine::position::{Executed, domain_gtids};
+use replimeter_engine::position::{Executed, domain_commits};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn arrival(source: &str, number: u64, at: i64) -> Arrival {
 
 fn primary_has(executed: &str) -> Executed {
     Executed::Domains {
-        logged: domain_gtids(executed).unwrap(),
+        logged: domain_commits(executed).unwrap(),
         applied: Vec::new(),
     }
 }
@@ -67,7 +67,7 @@ impl Pair {
     }
 
     fn applied(&mut self, applied: &str, logged: &str) {
-        let [applied, logged] = [applied, logged].map(|text| domain_gtids(text).unwrap());
+        let [applied, logged] = [applied, logged].map(|text| domain_commits(text).unwrap());
         self.matcher.applied(0, &applied, &logged);
     }
 

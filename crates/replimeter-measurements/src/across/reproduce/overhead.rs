@@ -47,7 +47,7 @@ pub fn overhead_published() -> Table {
 pub fn overhead(document: &CostDocument, slower: Option<&CostDocument>) -> (Table, Vec<Claim>) {
     let mut engines: Vec<&str> = Vec::new();
     for row in &document.results.rows {
-        if row.mode.mode == Mode::SemiSync && !engines.contains(&&*row.engine) {
+        if row.mode.mode.waits_for_receipt() && !engines.contains(&&*row.engine) {
             engines.push(&row.engine);
         }
     }
@@ -61,10 +61,10 @@ pub fn overhead(document: &CostDocument, slower: Option<&CostDocument>) -> (Tabl
 }
 
 /// Returns the latency of an insert with semi-sync, relative to that without replication.
-fn semi_sync(document: &CostDocument, engine: &str) -> Estimate {
+fn waiting(document: &CostDocument, engine: &str) -> Estimate {
     let rows = document.results.rows.iter();
     rows.filter(|row| row.engine == engine && row.threads == 1)
-        .filter(|row| row.mode.mode == Mode::SemiSync)
+        .filter(|row| row.mode.mode.waits_for_receipt())
         .find_map(|row| {
             let mean = row.relative.latency.mean;
             mean.value.is_some().then_some(mean)
@@ -85,7 +85,7 @@ fn latency_without(document: &CostDocument, engine: &str) -> Option<f64> {
 /// link, so it is chosen by their mean. At least 1 µs; `None` without a latency.
 #[must_use]
 pub fn link_for_published(linked: &CostDocument) -> Option<u64> {
-    let latencies: Vec<f64> = [Engine::MariaDb, Engine::MySql]
+    let latencies: Vec<f64> = Engine::ALL
         .iter()
         .filter_map(|engine| latency_without(linked, engine.name()))
         .collect();
@@ -95,7 +95,7 @@ pub fn link_for_published(linked: &CostDocument) -> Option<u64> {
 }
 
 fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &str) -> Vec<Claim> {
-    let semi = semi_sync(document, engine);
+    let semi = waiting(document, engine);
     // What a mode adds to another one, in microseconds.
     let added = |mode: LoggedMode, to: LoggedMode| {
         let mut steps = document.results.steps.iter();
@@ -106,21 +106,16 @@ fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &st
     };
     let wait = added(LoggedMode::of(Mode::SemiSync), LoggedMode::of(Mode::Async));
     let log = added(LoggedMode::BINLOG, LoggedMode::NONE);
-    let name = if engine == Engine::MySql.name() {
-        Engine::MySql
-    } else {
-        Engine::MariaDb
-    }
-    .product();
+    let product = Engine::named(engine).map(|engine| engine.product().to_owned());
     let on_product = |claim: Claim| Claim {
-        product: Some(name.to_owned()),
+        product: product.clone(),
         ..claim
     };
     let times = |ratio: f64| format!("{ratio:.2}");
     let us = |us: f64| format!("{us:.1}");
     let factor = |of| within(of, 2.0, 4.0);
     let changed = slower.map(|slower| {
-        let (semi, without) = (semi_sync(slower, engine), latency_without(slower, engine));
+        let (semi, without) = (waiting(slower, engine), latency_without(slower, engine));
         let text = format!(
             "{} if an insert takes {} without replication",
             shown(semi, times),

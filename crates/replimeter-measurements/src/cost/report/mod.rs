@@ -303,7 +303,10 @@ pub(crate) fn example() -> CostDocument {
     let row = |mode: LoggedMode, threads: u32, us: f64| CostRow {
         engine: "mariadb".to_owned(),
         mode,
-        wait_point: (mode.mode == Mode::SemiSync).then(|| "after-sync".to_owned()),
+        wait_point: mode
+            .mode
+            .waits_for_receipt()
+            .then(|| "after-sync".to_owned()),
         threads,
         starts: 5,
         blocks: 30,

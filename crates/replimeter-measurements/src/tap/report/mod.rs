@@ -4,6 +4,7 @@ mod progress;
 
 use std::fmt::Write as _;
 
+use replimeter_engine::follow::FROM_LOG_TO_LOG;
 use replimeter_instruments::tap::results::{TapClock, TapDocument, TapRow, TapStream};
 use replimeter_model::record::Distribution;
 
@@ -107,9 +108,9 @@ fn spread(distribution: &Distribution) -> String {
 
 /// Returns the description of the method.
 fn sentences(run: &TapDocument) -> Vec<String> {
-    let mut sentences = vec![
-        "Lag is from binary log to binary log, not to visibility; negative lag is kept.".to_owned(),
-    ];
+    let mut sentences = vec![format!(
+        "Lag is {FROM_LOG_TO_LOG}, not to visibility; negative lag is kept."
+    )];
     match &run.results.floor {
         Some(floor) => sentences.push(format!(
             "Floor of the method: two taps of the primary differ by {} (absolute: {}), {} transactions.",

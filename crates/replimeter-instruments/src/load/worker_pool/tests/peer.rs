@@ -12,14 +12,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Connections, Node, identity::RecordedIdentity};
+use replimeter_engine::{
+    Connections, Node,
+    identity::RecordedIdentity,
+    wire::server_side::{Answer, read_packet},
+};
 use replimeter_model::target::Endpoint;
 use rustix::net::sockopt;
 
-use crate::{
-    reference::packet::{Answer, read_packet},
-    sync::lock,
-};
+use crate::sync::lock;
 
 const END: &[u8] = &[0xfe, 0, 0, 2, 0];
 

@@ -3,7 +3,7 @@
 //! Sources: the MySQL source's `libs/mysql/binlog/event` and
 //! `libs/mysql/serialization`, MariaDB's knowledge base "Replication Protocol".
 
-use crate::position::{CommitId, DomainGtid, Tag, Uuid};
+use crate::position::{CommitId, DomainCommit, Tag, Uuid};
 
 /// Bytes of an event's header.
 pub(crate) const HEADER: usize = 19;
@@ -172,7 +172,7 @@ pub(crate) fn mariadb_gtid(header: &EventHeader, body: &[u8]) -> Option<Transact
     let mut bytes = ByteReader(body);
     let (sequence, domain, flags) = (bytes.u64()?, bytes.u32()?, bytes.u8()?);
     let standalone = flags & STANDALONE != 0;
-    let commit_id = CommitId::Domain(DomainGtid {
+    let commit_id = CommitId::Domain(DomainCommit {
         domain,
         server: header.server_id,
         sequence,

@@ -24,7 +24,7 @@ fn transaction(seq: u64, commit_id: &str, at: i64) -> Transaction {
         commit_id: commit_id.to_owned(),
         send: us(at),
         ack: us(at + 100),
-        in_binlog: None,
+        logged: None,
         visible_after: Some(us(at + 150)),
         visible_until: us(at + 190),
     }
@@ -65,7 +65,7 @@ fn stamps_are_converted_to_the_run_clock() {
     let points = joined[0].1;
     let at = |point: Option<Point>| point.map(|point| (point.at, point.error));
     assert_eq!(joined[0].0, 1);
-    assert_eq!(at(points.in_binlog), Some((us(40), us(11))));
+    assert_eq!(at(points.logged), Some((us(40), us(11))));
     assert_eq!(at(points.received), Some((us(80), us(11))));
     assert_eq!(
         (at(points.apply_began), at(points.applied)),
@@ -106,7 +106,7 @@ fn overwritten_transaction_is_abandoned() {
 
 #[test]
 fn positions_are_bracketed_by_their_polls() {
-    let position = |text: &str| domain_gtids(text).unwrap();
+    let position = |text: &str| domain_commits(text).unwrap();
     let answer = |received: &str, applied: &str| {
         StageAnswer::Positions(AppliedPositions {
             received: position(received),
@@ -127,7 +127,7 @@ fn positions_are_bracketed_by_their_polls() {
         "from the last query that missed it"
     );
     assert_eq!(points.applied, Some(Point::within(us(140), us(190))));
-    assert_eq!((points.in_binlog, points.apply_began), (None, None));
+    assert_eq!((points.logged, points.apply_began), (None, None));
     // A transaction that is already in the first answer is bounded by its send.
     joiner.transaction(transaction(2, "3-1-2", 50));
     joiner.transaction(transaction(3, "9-1-1", 50));
@@ -153,16 +153,6 @@ fn dropped_steps_are_not_mistaken_for_the_first_kept() {
     );
 }
 
-#[test]
-fn stage_chain_matches_what_the_engine_reports() {
-    assert_eq!(chain(Engine::MySql, "replica1", false).len(), 6);
-    assert_eq!(chain(Engine::MariaDb, "replica1", false).len(), 4);
-    assert_eq!(
-        chain(Engine::MariaDb, "replica1", true)[1],
-        (Mark::InBinlog, "client")
-    );
-}
-
 proptest! {
     #[test]
     fn no_transaction_is_lost_and_nothing_panics(
@@ -184,8 +174,8 @@ proptest! {
                     joiner.answer(Nanos(now), Nanos(now + 5), &remembered(Some(last.clone()), &[last]));
                 }
                 _ => {
-                    let at = DomainGtid { domain: 0, server: 1, sequence: number };
-                    let positions = AppliedPositions { received: vec![at], applied: vec![DomainGtid { sequence: number / 2, ..at }] };
+                    let at = DomainCommit { domain: 0, server: 1, sequence: number };
+                    let positions = AppliedPositions { received: vec![at], applied: vec![DomainCommit { sequence: number / 2, ..at }] };
                     joiner.answer(Nanos(now), Nanos(now + 5), &StageAnswer::Positions(positions));
                 }
             }

@@ -1,5 +1,9 @@
 //! Semi-synchronous replication, under the names that the server uses for it.
 
+use std::time::Duration;
+
+use replimeter_model::replication::Mode;
+
 use crate::{ServerError, Session, facts::ServerFacts};
 
 /// Names of a server's variables and counters for semi-synchronous replication.
@@ -40,6 +44,51 @@ impl VariableNames {
             .into_iter()
             .find(|words| knows(words.primary) || knows(words.replica))
     }
+}
+
+/// Returns why acknowledged transactions are never exposed in a mode.
+#[must_use]
+pub fn never_exposed(mode: Mode) -> Option<&'static str> {
+    match mode {
+        Mode::SemiSync => Some(
+            "the primary acknowledges a transaction only after a replica has written it to its relay log, unless it falls back to asynchronous replication",
+        ),
+        Mode::Galera => Some(
+            "a transaction is acknowledged only after every node has received and certified it",
+        ),
+        Mode::Group => {
+            Some("a transaction is acknowledged only after a majority of the group has received it")
+        }
+        Mode::None | Mode::Async | Mode::Chain => None,
+    }
+}
+
+/// Makes a semi-synchronous primary with these variables wait this time for an acknowledgement.
+///
+/// # Errors
+/// When the server refuses or the connection breaks.
+pub fn set_timeout(
+    session: &mut Session,
+    facts: &ServerFacts,
+    timeout: Duration,
+) -> Result<(), ServerError> {
+    let Some(names) = VariableNames::of(facts) else {
+        return Ok(());
+    };
+    session.run(
+        "cannot set the semi-synchronous timeout",
+        &format!(
+            "SET GLOBAL {}_timeout = {}",
+            names.primary,
+            timeout.as_millis()
+        ),
+    )
+}
+
+/// Returns whether an option sets that time.
+#[must_use]
+pub fn is_timeout(option: &str) -> bool {
+    option.contains("rpl_semi_sync") && option.ends_with("_timeout")
 }
 
 /// State of a semi-synchronous primary.

@@ -4,8 +4,9 @@ use replimeter_model::{engine::Engine, time::Nanos};
 use rustix::io::Errno;
 
 use crate::{
-    ErrorKind, Node, ServerError, Session,
-    binlog::{
+    ErrorKind, Node, ServerError, Session, dialect, driver,
+    facts::ServerFacts,
+    follow::{
         connect::{
             HEARTBEAT, LogConnection, OPERATION, READ_TIMEOUT, StartPosition, connect, explain,
             fits,
@@ -15,8 +16,6 @@ use crate::{
         resume::Resume,
         tables::Tables,
     },
-    dialect, driver,
-    facts::ServerFacts,
 };
 
 /// A connection that missed this many heartbeats is lost.

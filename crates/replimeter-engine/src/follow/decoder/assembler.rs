@@ -5,7 +5,7 @@ use std::io::Read;
 use replimeter_model::time::Nanos;
 
 use crate::{
-    binlog::{
+    follow::{
         event::{
             self, ARTIFICIAL, CommitTimes, EventHeader, HEADER, StatementKind, TransactionStart,
             kind,

@@ -8,9 +8,9 @@ use std::collections::{HashMap, VecDeque};
 
 use replimeter_engine::{
     dialect::stages::{AppliedPositions, LastTransaction, StageAnswer, ThreadHistory},
-    position::{DomainGtid, domain_gtids},
+    position::{DomainCommit, domain_commits},
 };
-use replimeter_model::{engine::Engine, stages::Mark, time::Nanos};
+use replimeter_model::time::Nanos;
 use replimeter_stats::waterfall::{Point, Points, Stamp};
 
 /// Maximum number of reported transactions that are kept until their row is known.
@@ -71,53 +71,14 @@ pub struct Transaction {
     pub send: Nanos,
     /// The first moment after the answer was read.
     pub ack: Nanos,
-    /// When a tap received it from the primary's binary log, if the server itself does not report that
+    /// When a tap received it from the primary's log, if the server itself does not report that
     /// (MariaDB).
-    pub in_binlog: Option<Point>,
+    pub logged: Option<Point>,
     /// The row became visible in (this, `visible_until`]; `None` when unknown, then the send bounds it.
     pub visible_after: Option<Nanos>,
     /// End of the first read that showed it.
     pub visible_until: Nanos,
 }
-
-/// Returns the chain of marks that a replica of this engine can report, each with the clock that stamps
-/// it: the input of [`replimeter_stats::waterfall::Waterfall::new`]. On MariaDB the chain includes the
-/// binary log if a tap reports it (`tap`); MySQL stamps it itself, more precisely than a tap.
-#[must_use]
-pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
-    match engine {
-        Engine::MySql => vec![
-            (Mark::Send, "client"),
-            (Mark::InBinlog, "primary"),
-            (Mark::Received, replica),
-            (Mark::ApplyBegan, replica),
-            (Mark::Applied, replica),
-            (Mark::Visible, "client"),
-        ],
-        Engine::MariaDb => {
-            let marks = [
-                Mark::Send,
-                Mark::InBinlog,
-                Mark::Received,
-                Mark::Applied,
-                Mark::Visible,
-            ];
-            marks
-                .into_iter()
-                .filter(|mark| tap || *mark != Mark::InBinlog)
-                .map(|mark| (mark, "client"))
-                .collect()
-        }
-    }
-}
-
-/// The chain of a Galera node, which reports no stages: the writer's latency contains replication and
-/// certification, the rest is applying.
-pub const GALERA_CHAIN: [(Mark, &str); 3] = [
-    (Mark::Send, "client"),
-    (Mark::Ack, "client"),
-    (Mark::Visible, "client"),
-];
 
 /// The stamps of one transaction, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default)]
@@ -179,7 +140,7 @@ impl DomainSteps {
 struct PositionHistory(HashMap<u32, DomainSteps>);
 
 impl PositionHistory {
-    fn advance(&mut self, positions: &[DomainGtid], after: Option<Nanos>, until: Nanos) {
+    fn advance(&mut self, positions: &[DomainCommit], after: Option<Nanos>, until: Nanos) {
         for position in positions {
             if self.0.len() < MAX_DOMAINS || self.0.contains_key(&position.domain) {
                 self.0
@@ -190,7 +151,7 @@ impl PositionHistory {
         }
     }
 
-    fn passed(&self, commit_id: DomainGtid) -> PositionPassage {
+    fn passed(&self, commit_id: DomainCommit) -> PositionPassage {
         self.0
             .get(&commit_id.domain)
             .map_or(PositionPassage::NotYet, |steps| {
@@ -344,10 +305,10 @@ impl StageJoiner {
             send: exact(send),
             ack: exact(transaction.ack),
             visible: within(transaction.visible_after, transaction.visible_until),
-            in_binlog: transaction.in_binlog,
+            logged: transaction.logged,
             ..Points::default()
         };
-        let own = domain_gtids(&transaction.commit_id)
+        let own = domain_commits(&transaction.commit_id)
             .ok()
             .and_then(|commit_ids| commit_ids.first().copied());
         let Some(commit_id) = own else {
@@ -357,7 +318,7 @@ impl StageJoiner {
                 .copied()
                 .unwrap_or_default();
             let of_replica = |stamp: Option<i64>| stamp.and_then(|stamp| self.replica.point(stamp));
-            points.in_binlog = stamps.committed.and_then(|stamp| self.primary.point(stamp));
+            points.logged = stamps.committed.and_then(|stamp| self.primary.point(stamp));
             points.received = of_replica(stamps.received);
             points.apply_began = of_replica(stamps.apply_began);
             points.applied = of_replica(stamps.applied);

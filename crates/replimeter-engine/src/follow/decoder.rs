@@ -10,7 +10,7 @@ use replimeter_model::time::Nanos;
 pub(crate) use self::assembler::Assembler;
 use self::assembler::HEAD;
 pub use self::assembler::{CompleteTransaction, Position, StreamCounts, StreamError};
-use crate::binlog::{event::ByteReader, tables::Tables};
+use crate::follow::{event::ByteReader, tables::Tables};
 
 /// Bytes read at once, and the size of the largest packet that is examined whole.
 const CAPACITY: usize = 256 << 10;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use replimeter_model::engine::Engine;
 
 use crate::position::{
-    CommitId, DomainGtid, GtidError, GtidSet, Interval, Tag, Uuid, domain_gtids, joined,
+    CommitId, DomainCommit, GtidError, GtidSet, Interval, Tag, Uuid, domain_commits, joined,
 };
 
 /// Number of intervals from which they are joined.
@@ -38,7 +38,7 @@ impl Numbers {
 #[derive(Debug, Default)]
 pub(super) struct Resume {
     start: String,
-    domains: BTreeMap<u32, DomainGtid>,
+    domains: BTreeMap<u32, DomainCommit>,
     numbers: BTreeMap<(Uuid, Tag), Numbers>,
 }
 
@@ -69,7 +69,7 @@ impl Resume {
         match engine {
             // A domain has its transactions in one order, so its last one stands for all.
             Engine::MariaDb => {
-                let mut last: BTreeMap<u32, DomainGtid> = domain_gtids(&self.start)?
+                let mut last: BTreeMap<u32, DomainCommit> = domain_commits(&self.start)?
                     .into_iter()
                     .map(|commit_id| (commit_id.domain, commit_id))
                     .collect();

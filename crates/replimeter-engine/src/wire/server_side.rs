@@ -1,17 +1,8 @@
-//! Packets of the server's side of the MySQL protocol: as much as the measuring path needs.
+//! Packets of the server's side of the protocol, for servers of Replimeter: as much as the measuring path needs.
 
 use std::io::{ErrorKind, Read, Result};
 
-/// Types of columns and parameters, as the protocol numbers them.
-mod kind {
-    pub(super) const TINY: u8 = 1;
-    pub(super) const SHORT: u8 = 2;
-    pub(super) const LONG: u8 = 3;
-    pub(super) const DOUBLE: u8 = 5;
-    pub(super) const NULL: u8 = 6;
-    pub(super) const LONGLONG: u8 = 8;
-    pub(super) const VAR_STRING: u8 = 253;
-}
+use super::packet::kind;
 
 /// Autocommit is on.
 const AUTOCOMMIT: u16 = 0x0002;
@@ -25,10 +16,13 @@ const CAPABILITIES_HIGH: u16 = 0x0088;
 const SYNTAX: u16 = 1064;
 
 /// Longest packet that is read, in bytes.
-pub(super) const MAX_PACKET: usize = 1 << 24;
+pub const MAX_PACKET: usize = 1 << 24;
 
 /// Reads a client's packet; returns its sequence number.
-pub(crate) fn read_packet(input: &mut impl Read, bytes: &mut Vec<u8>) -> Result<u8> {
+///
+/// # Errors
+/// When the connection breaks, or the packet is too long.
+pub fn read_packet(input: &mut impl Read, bytes: &mut Vec<u8>) -> Result<u8> {
     let mut head = [0; 4];
     input.read_exact(&mut head)?;
     let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
@@ -42,25 +36,26 @@ pub(crate) fn read_packet(input: &mut impl Read, bytes: &mut Vec<u8>) -> Result<
 
 /// The packets of one answer, which are written together.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub struct Answer {
     bytes: Vec<u8>,
     sequence: u8,
 }
 
 impl Answer {
     /// Begins an answer whose first packet has this sequence number.
-    pub(crate) fn begin(&mut self, sequence: u8) {
+    pub fn begin(&mut self, sequence: u8) {
         self.bytes.clear();
         self.sequence = sequence;
     }
 
     /// Returns the answer's bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Adds a packet.
-    pub(crate) fn packet(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+    pub fn packet(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0, 0, 0, self.sequence]);
         fill(&mut self.bytes);
@@ -71,7 +66,7 @@ impl Answer {
     }
 
     /// Adds the greeting.
-    pub(crate) fn greeting(&mut self, version: &str, connection: u32) {
+    pub fn greeting(&mut self, version: &str, connection: u32) {
         self.packet(|out| {
             out.push(10);
             out.extend_from_slice(version.as_bytes());
@@ -89,16 +84,20 @@ impl Answer {
     }
 
     /// Adds an acknowledgement of this number of rows; with the GTID of the write, as MariaDB gives it.
-    pub(crate) fn ok(&mut self, rows: u8, gtid: Option<&str>) {
+    pub fn ok(&mut self, rows: u8, commit_id: Option<&str>) {
         self.packet(|out| {
             out.extend_from_slice(&[0, rows, 0]);
-            let changed = if gtid.is_some() { STATE_CHANGED } else { 0 };
+            let changed = if commit_id.is_some() {
+                STATE_CHANGED
+            } else {
+                0
+            };
             out.extend_from_slice(&(AUTOCOMMIT | changed).to_le_bytes());
             out.extend_from_slice(&[0, 0]);
-            if let Some(gtid) = gtid {
+            if let Some(commit_id) = commit_id {
                 let mut change = Vec::new();
                 text(&mut change, b"last_gtid");
-                text(&mut change, gtid.as_bytes());
+                text(&mut change, commit_id.as_bytes());
                 let mut changes = vec![0];
                 text(&mut changes, &change);
                 // No message, then the changes.
@@ -109,7 +108,7 @@ impl Answer {
     }
 
     /// Adds an error with its number and state.
-    pub(crate) fn error(&mut self, code: u16, state: &str, message: &str) {
+    pub fn error(&mut self, code: u16, state: &str, message: &str) {
         self.packet(|out| {
             out.push(0xff);
             out.extend_from_slice(&code.to_le_bytes());
@@ -120,7 +119,7 @@ impl Answer {
     }
 
     /// Adds the error that the statement is not known.
-    pub(super) fn unknown(&mut self) {
+    pub fn unknown(&mut self) {
         self.error(
             SYNTAX,
             "42000",
@@ -129,7 +128,7 @@ impl Answer {
     }
 
     /// Adds rows as text.
-    pub(crate) fn texts(&mut self, columns: &[&str], rows: &[Vec<String>]) {
+    pub fn texts(&mut self, columns: &[&str], rows: &[Vec<String>]) {
         self.columns(columns, kind::VAR_STRING);
         for row in rows {
             self.packet(|out| row.iter().for_each(|value| text(out, value.as_bytes())));
@@ -138,7 +137,7 @@ impl Answer {
     }
 
     /// Adds rows of one number, in the binary form of prepared statements.
-    pub(super) fn numbers(&mut self, values: impl IntoIterator<Item = i64>) {
+    pub fn numbers(&mut self, values: impl IntoIterator<Item = i64>) {
         self.columns(&["n"], kind::LONGLONG);
         for value in values {
             self.packet(|out| {
@@ -150,7 +149,7 @@ impl Answer {
     }
 
     /// Adds the description of a prepared statement.
-    pub(crate) fn prepared(&mut self, id: u32, columns: u16, parameters: u16) {
+    pub fn prepared(&mut self, id: u32, columns: u16, parameters: u16) {
         self.packet(|out| {
             out.push(0);
             out.extend_from_slice(&id.to_le_bytes());
@@ -205,19 +204,19 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// A parameter of a prepared statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Parameter<'a> {
+pub enum Parameter<'a> {
+    /// An integer.
     Number(u64),
+    /// A floating-point number.
     Real(f64),
+    /// Text, or bytes.
     Text(&'a [u8]),
 }
 
 /// Returns the first `wanted` of a statement's `count` parameters, from the command's bytes after its first; `None` if they
 /// are not complete, or of a type that Replimeter does not send.
-pub(super) fn parameters(
-    command: &[u8],
-    count: usize,
-    wanted: usize,
-) -> Option<Vec<Parameter<'_>>> {
+#[must_use]
+pub fn parameters(command: &[u8], count: usize, wanted: usize) -> Option<Vec<Parameter<'_>>> {
     // Statement, flags, iterations; which parameters are NULL; that the types follow.
     let nulls = 4 + 1 + 4;
     let types = nulls + count.div_ceil(8) + 1;

@@ -16,11 +16,10 @@ use rustix::{
 };
 
 use crate::{
-    ErrorClass, ErrorKind, Node, ServerError, Session,
-    binlog::decoder::{Position, StreamError, refused},
-    dialect,
+    ErrorClass, ErrorKind, Node, ServerError, Session, dialect,
     error::{ACCESS_DENIED, SPECIAL_DENIED},
-    position::{GtidSet, Uuid, domain_gtids},
+    follow::decoder::{Position, StreamError, refused},
+    position::{GtidSet, Uuid, domain_commits},
 };
 
 pub(super) const OPERATION: &str = "cannot follow its binary log";
@@ -136,7 +135,7 @@ pub(super) fn connect(
     match (engine, &gtids) {
         (Engine::MariaDb, Some(gtids)) => {
             // The accepted notation consists of digits, dashes and commas only.
-            domain_gtids(gtids)
+            domain_commits(gtids)
                 .map_err(|error| session.precondition(OPERATION, error.to_string(), hint))?;
             settings
                 .push_str(&format!(", @slave_connect_state='{gtids}', @slave_gtid_strict_mode=0, @slave_gtid_ignore_duplicates=0"));

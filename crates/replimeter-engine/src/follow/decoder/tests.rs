@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    binlog::{
+    follow::{
         CommitTimes, TableId,
         event::{HEADER, kind},
     },
