@@ -274,25 +274,18 @@ fn measure_start(
     target: &Target,
     workloads: &[Workload],
 ) -> Result<(), CliError> {
-    let (outcome, load, ended) =
-        cx.on_checked(target, preflight::check, |cx, servers, cluster| {
-            on_servers(cx, servers, cluster, workloads)
-        })?;
-    cx.take(Call::ShapeEnded {
-        rows: outcome.rows,
-        measured: outcome.measured,
-        load,
-    })?;
-    ended
+    cx.on_checked(target, preflight::check, |cx, servers, cluster| {
+        on_servers(cx, servers, cluster, workloads)
+    })
 }
 
-/// Measures checked servers; returns also how that ended.
+/// Measures checked servers.
 fn on_servers(
     cx: &mut RunContext<'_, Backlog>,
     servers: &dyn Servers,
     mut cluster: Cluster,
     workloads: &[Workload],
-) -> Result<(Outcome, Vec<LoadRecord>, Result<(), CliError>), CliError> {
+) -> Result<(), CliError> {
     let plan = cx.plan;
     backlog::check(&mut cluster, plan)?;
     // Dropping the table releases the lock that excludes other runs.
@@ -318,8 +311,12 @@ fn on_servers(
     drop(cluster);
     let (outcome, load) = result?;
     let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
-    let ended = with_causes(failure, fallen_back, members, servers);
-    Ok((outcome, load, ended))
+    cx.take(Call::ShapeEnded {
+        rows: outcome.rows,
+        measured: outcome.measured,
+        load,
+    })?;
+    with_causes(failure, fallen_back, members, servers)
 }
 
 /// Measures under the plan's load. On every outcome, stops the load and removes its data. `temporary` servers

@@ -32,7 +32,6 @@ use replimeter_instruments::{
 };
 use replimeter_model::{
     compare::Quantity,
-    load::LoadRecord,
     plan::{CoreUse, Request, StopCondition, WarmUp},
     target::{NULL_REPLICA, Target},
 };
@@ -249,18 +248,12 @@ fn measure_start(
     workloads: &[Workload],
 ) -> Result<(), CliError> {
     let plan = &cx.plan.of_start(start);
-    let (outcome, load, ended) =
-        cx.on_checked(target, preflight::check, |cx, servers, cluster| {
-            on_servers(cx, servers, cluster, plan, start, workloads)
-        })?;
-    cx.take(Call::ShapeEnded {
-        outcome: Box::new(outcome),
-        load,
-    })?;
-    ended
+    cx.on_checked(target, preflight::check, |cx, servers, cluster| {
+        on_servers(cx, servers, cluster, plan, start, workloads)
+    })
 }
 
-/// Measures checked servers; returns also how that ended.
+/// Measures checked servers.
 fn on_servers(
     cx: &mut RunContext<'_, Lag>,
     servers: &dyn Servers,
@@ -268,7 +261,7 @@ fn on_servers(
     plan: &LagPlan,
     start: u32,
     workloads: &[Workload],
-) -> Result<(Outcome, Vec<LoadRecord>, Result<(), CliError>), CliError> {
+) -> Result<(), CliError> {
     let names = match cluster.replicas.len() {
         0 => vec![NULL_REPLICA.to_owned()],
         _ => cluster.replica_names(),
@@ -308,8 +301,11 @@ fn on_servers(
     drop(cluster);
     let outcome = result?;
     let failure = CliError::of_measuring(outcome.failure.as_ref(), outcome.interrupted);
-    let ended = with_causes(failure, fallen_back, members, servers);
-    Ok((outcome, load, ended))
+    cx.take(Call::ShapeEnded {
+        outcome: Box::new(outcome),
+        load,
+    })?;
+    with_causes(failure, fallen_back, members, servers)
 }
 
 /// Measures, and passes on the results.
