@@ -21,7 +21,7 @@ use replimeter_engine::{
     source::Member,
 };
 use replimeter_model::{
-    engine::Engine, load::DataSize, manifest::ServerRecord, replication::Mode,
+    bug::REPORT_BUG, engine::Engine, load::DataSize, manifest::ServerRecord, replication::Mode,
     resources::ServerUse, time::Nanos,
 };
 use serde::{Deserialize, Serialize};
@@ -434,7 +434,7 @@ fn one(results: Vec<GroupResult>, session: &Session) -> Result<GroupResult, Serv
         return Err(session.precondition(
             "internal error",
             "the load returned no result",
-            "report this as a bug",
+            REPORT_BUG,
         ));
     };
     if let Some(failure) = result.failure {

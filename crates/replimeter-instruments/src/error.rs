@@ -6,6 +6,7 @@ use replimeter_engine::{
     ServerError,
     source::{SourceError, SourceErrorKind},
 };
+use replimeter_model::bug::REPORT_BUG;
 
 /// Why a measurement did not begin, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +54,7 @@ impl MeasureError {
             Self::Held { first, held } if first.hint().is_empty() => held.hint.clone(),
             Self::Held { first, held } => format!("{}; {}", first.hint(), held.hint),
             Self::Sink(_) => "free disk space, or choose another folder with --run-dir".to_owned(),
-            Self::Thread => "report this as a bug, with the messages above".to_owned(),
+            Self::Thread => format!("{REPORT_BUG}, with the messages above"),
             Self::Source(error) => error.hint.clone(),
             Self::Interrupted => String::new(),
         }

@@ -12,6 +12,7 @@ use replimeter_instruments::{
     resources::NamedProcess,
 };
 use replimeter_model::{
+    bug::REPORT_BUG,
     load::ReadTarget,
     warning::{Warning, WarningCode},
 };
@@ -136,15 +137,16 @@ impl Site {
 
     /// Returns why it cannot serve any more.
     pub(crate) fn failure(&mut self) -> Option<SourceError> {
-        let failed =
-            |message: String, hint| SourceError::new(SourceErrorKind::Failed, message, hint);
+        let failed = |message: String, hint: String| {
+            SourceError::new(SourceErrorKind::Failed, message, hint)
+        };
         if let Some(failure) = self.balancer.as_mut().and_then(Balancer::failure) {
-            return Some(failed(failure.message, "run again"));
+            return Some(failed(failure.message, "run again".to_owned()));
         }
         self.fronts.is_finished().then(|| {
             failed(
                 "internal error: the front ended unexpectedly".to_owned(),
-                "report this as a bug, with the messages above",
+                format!("{REPORT_BUG}, with the messages above"),
             )
         })
     }

@@ -9,6 +9,7 @@ extern crate self as replimeter_model;
 mod text;
 
 pub mod block_selection;
+pub mod bug;
 pub mod compare;
 pub mod doctor;
 pub mod engine;

@@ -1,6 +1,6 @@
 //! Errors for the user: message, hint and exit code.
 
-use std::{io, process::ExitCode};
+use std::{fmt, io, process::ExitCode};
 
 use replimeter_engine::{
     ErrorKind, ServerError,
@@ -8,6 +8,7 @@ use replimeter_engine::{
 };
 use replimeter_instruments::MeasureError;
 use replimeter_model::{
+    bug::REPORT_BUG,
     plan::PlanError,
     redact,
     warning::{Warning, WarningCode},
@@ -47,8 +48,8 @@ pub struct CliError {
 }
 
 /// Returns an internal error.
-pub fn unexpected(what: &str) -> CliError {
-    CliError::failed(format!("internal error: {what}"), "report this as a bug")
+pub fn unexpected(what: impl fmt::Display) -> CliError {
+    CliError::failed(format!("internal error: {what}"), REPORT_BUG)
 }
 
 impl CliError {

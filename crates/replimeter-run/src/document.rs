@@ -126,12 +126,7 @@ pub const CUT: &str = "check that samples.parquet is complete and belongs to thi
 
 /// Returns the rows of a run's results as CSV.
 fn csv(run: &dyn AnyRun) -> Result<String, CliError> {
-    let refuse = |reason: String| {
-        CliError::failed(
-            format!("cannot write the table: {reason}"),
-            "report this as a bug",
-        )
-    };
+    let refuse = |reason: String| unexpected(format_args!("cannot write the table: {reason}"));
     let value: Value =
         serde_json::from_str(&run.json()?).map_err(|error| refuse(error.to_string()))?;
     csv::table(&run.schema(), &value).map_err(|error| refuse(error.to_string()))
@@ -229,12 +224,7 @@ pub fn publish_report(
     form: OutputForm,
     screen: &dyn Screen,
 ) -> Result<(), CliError> {
-    let page = page.map_err(|error| {
-        CliError::failed(
-            format!("cannot render the page: {error}"),
-            "report this as a bug",
-        )
-    });
+    let page = page.map_err(|error| unexpected(format_args!("cannot render the page: {error}")));
     let written = page
         .and_then(|page| write_text(&dir.join(PAGE), &page))
         .and_then(|()| write_text(&dir.join(MARKDOWN), &markdown::render(report)));

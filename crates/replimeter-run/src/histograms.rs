@@ -10,7 +10,7 @@ use replimeter_render::histograms;
 use replimeter_stats::signed::SignedHistogram;
 
 use crate::{
-    cli_error::CliError,
+    cli_error::{CliError, unexpected},
     run_dir::{HISTOGRAMS, write_bytes},
 };
 
@@ -25,11 +25,7 @@ pub(crate) fn keep(
         SystemTime::UNIX_EPOCH + Duration::from_micros(manifest.origin_unix_us.unsigned_abs());
     let took = Duration::from_nanos(took.0.unsigned_abs());
     let path = dir.join(HISTOGRAMS);
-    let log = histograms::log(begun, took, series).map_err(|error| {
-        CliError::failed(
-            format!("cannot write {}: {error}", path.display()),
-            "report this as a bug",
-        )
-    })?;
+    let log = histograms::log(begun, took, series)
+        .map_err(|error| unexpected(format_args!("cannot write {}: {error}", path.display())))?;
     write_bytes(&path, &log)
 }

@@ -4,6 +4,7 @@ use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use replimeter_engine::catch_panic;
 use replimeter_model::{
+    bug::REPORT_BUG,
     manifest::{MANIFEST_SCHEMA, Manifest},
     serde_error::plain,
 };
@@ -105,7 +106,7 @@ pub fn of_files<T>(work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliE
     catch_panic(work).unwrap_or_else(|_| {
         Err(CliError::failed(
             "cannot use the files of these runs: their values contradict each other",
-            "if they were edited, restore them; otherwise report this as a bug, with the files",
+            format!("if they were edited, restore them; otherwise {REPORT_BUG}, with the files"),
         ))
     })
 }
@@ -150,7 +151,9 @@ impl<L: Iterator<Item = Value>> Iterator for BoundedCalls<'_, L> {
                 self.read,
                 MAX_MEMORY >> 30
             );
-            let hint = "check where it comes from: a run takes a tenth of that; if it is of a run, report this as a bug";
+            let hint = format!(
+                "check where it comes from: a run takes a tenth of that; if it is of a run, {REPORT_BUG}"
+            );
             return Some(Err(CliError::failed(message, hint)));
         }
         Some(Ok(call))

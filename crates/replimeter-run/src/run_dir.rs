@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use replimeter_render::{files::create_new, rows::partial_of};
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, unexpected};
 
 /// The plan.
 pub const PLAN: &str = "plan.toml";
@@ -317,12 +317,8 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 /// Writes a value as JSON.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| {
-        CliError::failed(
-            format!("cannot write {}: {error}", path.display()),
-            "report this as a bug",
-        )
-    })?;
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| unexpected(format_args!("cannot write {}: {error}", path.display())))?;
     write_text(path, &(text + "\n"))
 }
 

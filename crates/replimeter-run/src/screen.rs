@@ -7,7 +7,10 @@ use replimeter_instruments::backlog::HeldAppliers;
 use replimeter_render::terminal::controls_terminal;
 
 use super::event::Observer;
-use crate::{cli_error::CliError, options::CommandLineSettings};
+use crate::{
+    cli_error::{CliError, unexpected},
+    options::CommandLineSettings,
+};
 
 /// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +61,8 @@ pub struct Host<'a> {
 /// # Errors
 /// If it cannot be JSON, which is an internal error.
 pub fn json_text(document: &impl serde::Serialize) -> Result<String, CliError> {
-    let text = serde_json::to_string_pretty(document).map_err(|error| {
-        CliError::failed(
-            format!("cannot write the document: {error}"),
-            "report this as a bug",
-        )
-    })?;
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| unexpected(format_args!("cannot write the document: {error}")))?;
     // They can only be in strings.
     let mut escaped = String::with_capacity(text.len() + 1);
     for character in text.chars() {

@@ -12,7 +12,7 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{galera, group},
 };
-use replimeter_model::{engine::Engine, replication::Mode, shape::Shape};
+use replimeter_model::{bug::REPORT_BUG, engine::Engine, replication::Mode, shape::Shape};
 
 use crate::{
     error::{SandboxError, check_interrupted},
@@ -39,7 +39,7 @@ impl Sandbox {
             .find(|member| member.node.name == name)
             .ok_or_else(|| SandboxError::Impossible {
                 what: format!("the sandbox has no server {name}"),
-                hint: "report this as a bug".to_owned(),
+                hint: REPORT_BUG.to_owned(),
             })
     }
 

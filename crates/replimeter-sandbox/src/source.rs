@@ -7,6 +7,7 @@ use replimeter_engine::{
     source::{self, Allowed, Faults, OpenContext, Servers, SourceError, SourceErrorKind},
 };
 use replimeter_model::{
+    bug::REPORT_BUG,
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
 };
@@ -225,10 +226,9 @@ impl Faults for RunSandbox {
             delay_ns: Some(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)),
             ..LinkChange::default()
         };
-        self.sandbox.change_link(None, &change).map_err(|reason| {
-            let hint = "report this as a bug";
-            SourceError::new(SourceErrorKind::Failed, reason, hint)
-        })
+        self.sandbox
+            .change_link(None, &change)
+            .map_err(|reason| SourceError::new(SourceErrorKind::Failed, reason, REPORT_BUG))
     }
 
     fn isolate(&mut self, server: &str) -> Result<(), SourceError> {

@@ -25,7 +25,7 @@ pub mod waits;
 
 use std::{collections::BTreeMap, fmt};
 
-use replimeter_model::{doctor::ChannelRow, engine::Engine, replication::Mode};
+use replimeter_model::{bug::REPORT_BUG, doctor::ChannelRow, engine::Engine, replication::Mode};
 
 use crate::{
     ErrorClass, ServerError, Session,
@@ -408,11 +408,7 @@ fn first_known(
         }
     }
     Err(last.unwrap_or_else(|| {
-        session.precondition(
-            operation,
-            "no statement is known for it",
-            "report this as a bug",
-        )
+        session.precondition(operation, "no statement is known for it", REPORT_BUG)
     }))
 }
 

@@ -5,7 +5,7 @@
 //! the times of the queries bracket. A Galera node reports neither.
 
 use mysql::{Row, Value};
-use replimeter_model::{engine::Engine, stages::Mark};
+use replimeter_model::{bug::REPORT_BUG, engine::Engine, stages::Mark};
 
 use crate::position::{DomainCommit, WrittenId, domain_commits};
 use crate::{
@@ -197,13 +197,8 @@ impl StageSource {
                         }
                     }
                 }
-                let unknown = || {
-                    session.precondition(
-                        OPERATION,
-                        "no statement is known for it",
-                        "report this as a bug",
-                    )
-                };
+                let unknown =
+                    || session.precondition(OPERATION, "no statement is known for it", REPORT_BUG);
                 StageQuery::Positions(known.ok_or_else(unknown)?)
             }
         };
@@ -230,7 +225,7 @@ impl StageSource {
                 };
                 let read = |text: &str| {
                     domain_commits(text).map_err(|error| {
-                        session.precondition(OPERATION, error.to_string(), "report this as a bug")
+                        session.precondition(OPERATION, error.to_string(), REPORT_BUG)
                     })
                 };
                 // The applied position belongs to the server, the same in every row.

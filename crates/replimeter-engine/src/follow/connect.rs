@@ -6,7 +6,7 @@ use std::{
 };
 
 use mysql::{BinlogRequest, BinlogStream, Conn};
-use replimeter_model::engine::Engine;
+use replimeter_model::{bug::REPORT_BUG, engine::Engine};
 use rustix::{
     io::Errno,
     net::{
@@ -399,7 +399,9 @@ pub(super) fn explain(
     let (kind, hint) = match error {
         StreamError::Corrupt { .. } => (
             ErrorKind::Unfit,
-            "check the server's log from that position with mysqlbinlog or mariadb-binlog; if it is intact, report a bug".to_owned(),
+            format!(
+                "check the server's log from that position with mysqlbinlog or mariadb-binlog; if it is intact, {REPORT_BUG}"
+            ),
         ),
         StreamError::Ended => (ErrorKind::Lost, STOPPED.to_owned()),
         StreamError::Refused { code, message, .. } => {

@@ -1,6 +1,6 @@
 //! A dedicated connection that receives a server's binary log.
 
-use replimeter_model::{engine::Engine, time::Nanos};
+use replimeter_model::{bug::REPORT_BUG, engine::Engine, time::Nanos};
 use rustix::io::Errno;
 
 use crate::{
@@ -104,7 +104,7 @@ impl Follower {
         } else {
             let commit_ids = self.resume.commit_ids(self.engine).map_err(|error| {
                 self.node
-                    .precondition(OPERATION, error.to_string(), "report this as a bug")
+                    .precondition(OPERATION, error.to_string(), REPORT_BUG)
             })?;
             StartPosition::Gtids(commit_ids)
         };

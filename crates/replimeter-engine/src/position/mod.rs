@@ -7,7 +7,7 @@ mod written_id;
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use replimeter_model::engine::Engine;
+use replimeter_model::{bug::REPORT_BUG, engine::Engine};
 
 pub(crate) use self::gtid_set::joined;
 pub use self::{
@@ -199,9 +199,7 @@ impl Position {
             Engine::MariaDb => domain_commits(&text).map(Self::Domains),
             Engine::MySql => GtidSet::parse(&text).map(Self::Set),
         };
-        position.map_err(|error| {
-            session.precondition(OPERATION, error.to_string(), "report this as a bug")
-        })
+        position.map_err(|error| session.precondition(OPERATION, error.to_string(), REPORT_BUG))
     }
 
     /// Returns the numbers of this source that it has.

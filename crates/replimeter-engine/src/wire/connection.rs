@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_model::target::SslMode;
+use replimeter_model::{bug::REPORT_BUG, target::SslMode};
 
 use super::{
     login::{Greeting, LoginError, Reaction},
@@ -465,8 +465,9 @@ impl WireConnection {
 
     fn invalid(&self, error: &WireError) -> StatementError {
         let cause = format!("invalid answer: {error}");
-        let hint =
-            "check that the address is that of a MariaDB or MySQL server; if it is, report a bug";
+        let hint = format!(
+            "check that the address is that of a MariaDB or MySQL server; if it is, {REPORT_BUG}"
+        );
         StatementError::Broken(ServerError {
             kind: ErrorKind::Lost,
             ..self.target.node().precondition(OPERATION, cause, hint)

@@ -11,6 +11,7 @@ use replimeter_engine::{
     },
 };
 use replimeter_model::{
+    bug::REPORT_BUG,
     time::Nanos,
     warning::{Warning, WarningCode},
 };
@@ -356,7 +357,7 @@ fn channel(replica: &CheckedReplica) -> Result<Channel, ServerError> {
         replica.server.session.precondition(
             "cannot build up a backlog",
             "it has no replication channel",
-            "report this as a bug",
+            REPORT_BUG,
         )
     })
 }

@@ -10,7 +10,7 @@ use replimeter_engine::{
     facts::ServerFacts,
     position::{Position, executed},
 };
-use replimeter_model::time::Nanos;
+use replimeter_model::{bug::REPORT_BUG, time::Nanos};
 
 use crate::{clock::Clock, priority::prepare_measuring_thread};
 
@@ -106,9 +106,8 @@ impl ReplicaPoller {
         before: Option<&Position>,
     ) -> Result<Position, ServerError> {
         let channels = dialect::channels(self.facts.engine, session)?;
-        let received = Position::received(self.facts.engine, &channels).map_err(|error| {
-            session.precondition(OPERATION, error.to_string(), "report this as a bug")
-        })?;
+        let received = Position::received(self.facts.engine, &channels)
+            .map_err(|error| session.precondition(OPERATION, error.to_string(), REPORT_BUG))?;
         Ok(match before {
             Some(before) => received.joined(before),
             None => received,

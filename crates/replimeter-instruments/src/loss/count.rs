@@ -9,7 +9,7 @@ use replimeter_engine::{
     position::{Executed, executed},
     source::Faults,
 };
-use replimeter_model::replication::Mode;
+use replimeter_model::{bug::REPORT_BUG, replication::Mode};
 
 use super::{
     CrashContext,
@@ -50,7 +50,9 @@ pub(super) fn check(
     match present.iter().find(|id| !begun.contains(*id)) {
         None => Ok(()),
         Some(id) => {
-            let hint = "stop other writers of the sandbox's table; if there are none, report this as a bug";
+            let hint = format!(
+                "stop other writers of the sandbox's table; if there are none, {REPORT_BUG}"
+            );
             Err(session
                 .precondition(
                     "cannot count the rows",

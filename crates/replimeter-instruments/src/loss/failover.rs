@@ -7,7 +7,7 @@ use std::{
 };
 
 use replimeter_engine::{ErrorClass, ErrorKind, Node, ServerError, Session, source::Faults};
-use replimeter_model::time::Nanos;
+use replimeter_model::{bug::REPORT_BUG, time::Nanos};
 
 use super::{CrashContext, PAUSE, TAKEOVER_TIMEOUT, drain, patient, writers::WriterLoad};
 use crate::{
@@ -182,7 +182,7 @@ pub(super) fn discovered<'c>(
         MeasureError::Server(session.precondition(
             "cannot find the new primary",
             format!("the server {name}, which took over, is unknown"),
-            "report this as a bug",
+            REPORT_BUG,
         ))
     })
 }

@@ -225,12 +225,8 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
     if let Some(through) = &plan.site {
         site::check(cx.source(), through)?;
     }
-    let workloads = Workloads::published().map_err(|error| {
-        CliError::failed(
-            format!("internal error: a built-in workload cannot be read: {error}"),
-            "report this as a bug",
-        )
-    })?;
+    let workloads = Workloads::published()
+        .map_err(|error| unexpected(format_args!("a built-in workload cannot be read: {error}")))?;
     let counts = plan.replicas.counts();
     let more = usize::from(plan.check_prediction);
     let mut starts = Starts {
@@ -273,11 +269,7 @@ impl Starts {
         round: u32,
     ) -> Result<(), CliError> {
         self.begun += 1;
-        let shape = cx
-            .plan
-            .mode
-            .shape(replicas)
-            .map_err(|error| CliError::usage(error.to_string(), "report this as a bug"))?;
+        let shape = cx.plan.mode.shape(replicas).map_err(unexpected)?;
         let mut targets = cx.request.targets.iter();
         let target = targets
             .find(|target| matches!(target, Target::Sandbox(spec) if spec.shape == shape))

@@ -16,6 +16,7 @@ use replimeter_instruments::{
     },
 };
 use replimeter_model::{
+    bug::REPORT_BUG,
     load::LoadRecord,
     read_consistency::ReadConsistency,
     time::Nanos,
@@ -119,10 +120,11 @@ fn broken(row: &StaleRow, case: &CaseAccumulator) -> Option<Warning> {
         }
         SessionReset::Reset | SessionReset::ChangeUser => AFTER_A_RESET,
     };
+    let bug = format!("{REPORT_BUG}, with the witness: the site promises the visitor's own post");
     let hint = if let Some(early) = hint_of_early_wait(&row.guarantee) {
         early
     } else if case.site.is_some() {
-        "report this as a bug, with the witness: the site promises the visitor's own post"
+        &bug
     } else {
         hint
     };

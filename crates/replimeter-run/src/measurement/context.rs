@@ -18,7 +18,7 @@ use super::{
     reached::ReachedServers,
 };
 use crate::{
-    cli_error::{CliError, FailureKind},
+    cli_error::{CliError, FailureKind, unexpected},
     event::{Event, Observer, Observers, Progress, Stage},
     journal::Journal,
     machine,
@@ -123,12 +123,8 @@ pub struct RunContext<'a, M: Measurement> {
 
 /// Returns the text of `plan.toml`.
 pub(crate) fn plan_text<S: Settings>(request: &Request<S>) -> Result<String, CliError> {
-    request.to_toml().map_err(|error| {
-        CliError::failed(
-            format!("cannot write the plan: {error}"),
-            "report this as a bug",
-        )
-    })
+    request.to_toml()
+        .map_err(|error| unexpected(format_args!("cannot write the plan: {error}")))
 }
 
 impl<'a, M: Measurement> RunContext<'a, M> {

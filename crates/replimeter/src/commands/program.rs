@@ -125,12 +125,7 @@ fn page(command: &Command) -> Result<String, CliError> {
         .source(concat!("replimeter ", env!("CARGO_PKG_VERSION")))
         .manual("Replimeter")
         .render(&mut bytes)
-        .map_err(|error| {
-            CliError::failed(
-                format!("cannot write the page: {error}"),
-                "report this as a bug",
-            )
-        })?;
+        .map_err(|error| unexpected(format_args!("cannot write the page: {error}")))?;
     Ok(with_usage(&String::from_utf8_lossy(&bytes), command))
 }
 

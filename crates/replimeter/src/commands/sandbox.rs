@@ -26,7 +26,12 @@ use replimeter_model::{
     target::{Role, Target},
 };
 use replimeter_render::{report::Report, sandboxes};
-use replimeter_run::{cli_error::CliError, json_text, options::OutputForm, print_document};
+use replimeter_run::{
+    cli_error::{CliError, unexpected},
+    json_text,
+    options::OutputForm,
+    print_document,
+};
 use replimeter_sandbox::{
     SandboxError, endpoint,
     home::TAKEN,
@@ -118,7 +123,7 @@ fn up(args: &UpArgs, stop: &Arc<AtomicBool>) -> Result<(), CliError> {
             name: name.clone(),
             target: target.clone(),
         })
-        .map_err(|error| CliError::failed(error.to_string(), "report this as a bug"))?;
+        .map_err(unexpected)?;
         match managed::launch(
             &program,
             &["sandbox", "keep"],
