@@ -38,6 +38,7 @@ pub(crate) fn bare() {
         namespace: None,
         identity: RecordedIdentity::default(),
         connections: Connections::default(),
+        log: None,
     };
     let target = WireTarget::new(&node).unwrap();
     let mut sockets: Vec<BareSocket> = Vec::new();

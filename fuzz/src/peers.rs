@@ -36,6 +36,7 @@ pub fn login(input: &[u8]) {
         namespace: None,
         identity: RecordedIdentity::default(),
         connections: Connections::default(),
+        log: None,
     };
     let (sent, ended) = login_packets(&node, encrypted, packets);
     let clear = |packet: &Vec<u8>| {

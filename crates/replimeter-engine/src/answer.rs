@@ -105,6 +105,7 @@ mod tests {
             namespace: None,
             identity: RecordedIdentity::default(),
             connections: Connections::default(),
+            log: None,
             show_errors: false,
         }
     }
@@ -126,7 +127,7 @@ mod tests {
         // No connection is made to it.
         let node = node(1);
         let error = mysql::Error::DriverError(mysql::DriverError::ConnectTimeout);
-        let error = ServerError::from_driver("primary", "127.0.0.1:1", "cannot connect", &error);
+        let error = node.driver_error("cannot connect", &error);
         give_up(&node, Some(error));
         let error = Session::open(&node).unwrap_err();
         assert_eq!(error.cause, "no answer within 5 s");

@@ -84,18 +84,6 @@ impl ServerError {
         }
     }
 
-    pub(crate) fn from_driver(node: &str, address: &str, operation: &str, error: &Error) -> Self {
-        let (kind, cause, hint) = explain(error);
-        Self {
-            node: node.to_owned(),
-            address: address.to_owned(),
-            operation: operation.to_owned(),
-            cause,
-            hint: hint.to_owned(),
-            kind,
-        }
-    }
-
     /// Returns why the server refused, if it did.
     #[must_use]
     pub fn class(&self) -> Option<ErrorClass> {
@@ -133,7 +121,8 @@ pub fn unless_disconnected<T>(
     }
 }
 
-fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
+/// Returns kind, cause and hint of the driver's error.
+pub(crate) fn explain(error: &Error) -> (ErrorKind, String, &'static str) {
     match error {
         Error::MySqlError(error) => {
             let class = ErrorClass::of(error.code, &error.message);
@@ -305,6 +294,7 @@ fn io_cause(error: &io::Error) -> (ErrorKind, String, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Node, session::tests::node_at};
 
     #[test]
     fn failure_of_the_client_is_no_missing_answer() {
@@ -324,10 +314,28 @@ mod tests {
             (Error::IoError(system(silent)), false),
             (Error::IoError(system(Errno::AGAIN)), false),
         ] {
-            let error = ServerError::from_driver("primary", "db:3306", "cannot connect", &error);
+            let error = node_at(3306).driver_error("cannot connect", &error);
             assert_eq!(error.unanswered(), !answered, "{error:?}");
             let no_file = error.cause.starts_with("this process could open no file");
             assert_eq!(no_file, has_no_file(&error.cause), "{error:?}");
         }
+    }
+
+    #[test]
+    fn hint_gives_the_path_of_a_known_error_log() {
+        let hint = |log: Option<&str>, hint: &str| {
+            let node = Node {
+                log: log.map(Into::into),
+                ..node_at(3306)
+            };
+            node.precondition("cannot read", "lost", hint).hint
+        };
+        let see = "see the server's error log, then measure again";
+        assert_eq!(hint(None, see), see);
+        assert_eq!(
+            hint(Some("/s/server.log"), see),
+            "see the server's error log, /s/server.log, then measure again"
+        );
+        assert_eq!(hint(Some("/s/server.log"), "run again"), "run again");
     }
 }

@@ -125,7 +125,7 @@ impl ServerFacts {
         ServerRecord {
             shape: String::new(),
             name: session.name().to_owned(),
-            address: session.address().to_owned(),
+            address: session.address(),
             dialect: self.engine.name().to_owned(),
             version: format!("{} {}", self.version, self.get("version_comment"))
                 .trim()

@@ -35,5 +35,5 @@ pub use answer::check_answer;
 pub use driver::{Interrupter, call as catch_panic};
 pub use error::{ErrorKind, ServerError, unless_disconnected};
 pub use error_class::ErrorClass;
-pub use node::{AllConnections, Connections, Node};
+pub use node::{AllConnections, Connections, ERROR_LOG, Node};
 pub use session::Session;

@@ -17,8 +17,7 @@ pub(crate) fn login_error(node: &Node, cause: &Error) -> ServerError {
     {
         return unverified_key(node);
     }
-    let address = node.endpoint.address();
-    let mut error = ServerError::from_driver(&node.name, &address, "cannot connect", cause);
+    let mut error = node.driver_error("cannot connect", cause);
     if let (ErrorKind::AccessDenied, Some(login)) = (error.kind, &node.login) {
         error.cause = format!("{}; {}", error.cause, login.origin);
         if matches!(cause, Error::MySqlError(cause) if cause.code == ACCESS_DENIED) {

@@ -15,7 +15,7 @@ use replimeter_model::target::{Endpoint, Secret, SslMode};
 pub use self::connections::{AllConnections, Connections};
 use crate::{
     attempt::attempt,
-    error::{ErrorKind, ServerError},
+    error::{ErrorKind, ServerError, explain},
     identity::RecordedIdentity,
     namespace::Namespace,
 };
@@ -52,6 +52,9 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
+/// How hints name a server's error log.
+pub const ERROR_LOG: &str = "error log";
+
 /// What the error of a refused login adds to the server's message.
 #[derive(Clone, Debug)]
 pub struct Login {
@@ -84,6 +87,8 @@ pub struct Node {
     pub identity: RecordedIdentity,
     /// The connections of its run.
     pub connections: Connections,
+    /// Its error log, of a server that outlives the run and whose log this machine has.
+    pub log: Option<PathBuf>,
 }
 
 /// The server's name and its address: the beginning of messages.
@@ -94,6 +99,16 @@ impl fmt::Display for Node {
 }
 
 impl Node {
+    /// Returns a hint about this server, with the path of its error log if the hint leads there and the path is known.
+    #[must_use]
+    pub fn hint(&self, hint: impl Into<String>) -> String {
+        let mut hint = hint.into();
+        if let (Some(log), Some(at)) = (&self.log, hint.find(ERROR_LOG)) {
+            hint.insert_str(at + ERROR_LOG.len(), &format!(", {}", log.display()));
+        }
+        hint
+    }
+
     /// Returns an error about this server that Replimeter detected, not the server.
     #[must_use]
     pub fn precondition(
@@ -102,7 +117,18 @@ impl Node {
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) -> ServerError {
-        ServerError::precondition(&self.name, &self.endpoint.address(), operation, cause, hint)
+        let address = self.endpoint.address();
+        ServerError::precondition(&self.name, &address, operation, cause, self.hint(hint))
+    }
+
+    /// Returns the driver's error about this server.
+    #[must_use]
+    pub(crate) fn driver_error(&self, operation: &str, error: &mysql::Error) -> ServerError {
+        let (kind, cause, hint) = explain(error);
+        ServerError {
+            kind,
+            ..self.precondition(operation, cause, hint)
+        }
     }
 
     /// Checks that the files named for TLS are there and readable.

@@ -49,16 +49,13 @@ pub struct Session {
     watch: AnswerWatch,
     conn: Conn,
     opened: Instant,
-    name: String,
-    address: String,
     tls: bool,
-    show_errors: bool,
 }
 
 /// The server's name and its address: the beginning of messages.
 impl fmt::Display for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.address)
+        self.watch.node().fmt(f)
     }
 }
 
@@ -96,17 +93,13 @@ impl Session {
             }
             first => (first, wants_tls),
         };
-        let (name, address) = (node.name.clone(), node.endpoint.address());
         let conn = conn.and_then(|conn| set_timeouts(&conn, node).map(|()| conn));
         let conn = conn.map_err(|cause| login_error(node, &cause))?;
         let mut session = Self {
             watch: AnswerWatch::new(conn.as_raw_fd(), node),
             conn,
             opened: Instant::now(),
-            name,
-            address,
             tls,
-            show_errors: node.show_errors,
         };
         session.confirm()?;
         Ok(session)
@@ -153,13 +146,13 @@ impl Session {
     /// Returns the server's name in the report.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.watch.node().name
     }
 
     /// Returns host and port, or the path of its Unix socket.
     #[must_use]
-    pub fn address(&self) -> &str {
-        &self.address
+    pub fn address(&self) -> String {
+        self.watch.node().endpoint.address()
     }
 
     /// Returns whether the connection is encrypted.
@@ -170,7 +163,7 @@ impl Session {
 
     /// Returns whether the texts of replication errors are shown.
     pub(crate) fn show_errors(&self) -> bool {
-        self.show_errors
+        self.watch.node().show_errors
     }
 
     /// Returns the server's id for this connection.
@@ -266,7 +259,7 @@ impl Session {
     /// Wraps a driver error with this server's name.
     #[must_use]
     pub(crate) fn error(&self, operation: &str, error: &Error) -> ServerError {
-        let error = ServerError::from_driver(&self.name, &self.address, operation, error);
+        let error = self.watch.node().driver_error(operation, error);
         if error.kind == ErrorKind::Timeout {
             self.watch.node().set_owing();
         }
@@ -281,7 +274,7 @@ impl Session {
         cause: impl Into<String>,
         hint: impl Into<String>,
     ) -> ServerError {
-        ServerError::precondition(&self.name, &self.address, operation, cause, hint)
+        self.watch.node().precondition(operation, cause, hint)
     }
 
     /// Runs a statement and keeps what `keep` takes of each row, up to [`MAX_ANSWER`] bytes in all.
@@ -505,7 +498,7 @@ fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result
     match &conn {
         Ok(_) => node.clear_owing(),
         Err(error) => {
-            let error = ServerError::from_driver(&node.name, "", "cannot connect", error);
+            let error = node.driver_error("cannot connect", error);
             if error.kind == ErrorKind::Timeout {
                 node.set_owing();
             }

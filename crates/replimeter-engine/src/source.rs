@@ -142,6 +142,11 @@ pub trait Servers {
         None
     }
 
+    /// Returns the last lines of a member's error log, if the log is removed with the member.
+    fn log_end(&self, _member: usize) -> Option<String> {
+        None
+    }
+
     /// Returns the faults that can be injected; `None` for servers that must not be harmed.
     fn faults(&mut self) -> Option<&mut dyn Faults> {
         None

@@ -185,7 +185,8 @@ impl SeenServer {
                 let found = now.since(&self.before).into_iter();
                 found
                     .map(|(text, hint)| {
-                        Warning::new(WarningCode::ServerChanged, format!("{node}: {text}"), hint)
+                        let text = format!("{node}: {text}");
+                        Warning::new(WarningCode::ServerChanged, text, node.hint(hint))
                     })
                     .collect()
             }
@@ -195,7 +196,9 @@ impl SeenServer {
                     "{node} did not answer at the end of the run: {}",
                     error.cause
                 ),
-                "see the server's error log; what happened to it during the run is not known",
+                node.hint(
+                    "see the server's error log; what happened to it during the run is not known",
+                ),
             )],
         }
     }

@@ -19,6 +19,7 @@ use crate::{
     managed::{ManagedSandbox, SupervisorRequest},
     member::Member,
     network::{LinkChange, LinkState},
+    process::log_tail,
     reaper::ReaperProgram,
     registry::RunningSandboxes,
     sandbox::Sandbox,
@@ -209,6 +210,11 @@ impl Servers for RunSandbox {
 
     fn ended(&self, member: usize) -> Option<String> {
         self.sandbox.ended(member)
+    }
+
+    fn log_end(&self, member: usize) -> Option<String> {
+        let member = self.sandbox.members().get(member)?;
+        Some(log_tail(&member.log()))
     }
 
     fn faults(&mut self) -> Option<&mut dyn Faults> {

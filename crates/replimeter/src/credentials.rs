@@ -104,6 +104,7 @@ impl Credentials {
                 namespace: None,
                 identity: RecordedIdentity::default(),
                 connections: connections.clone(),
+                log: None,
             };
             node.check_files()?;
             let typed = if self.ask_password {

@@ -233,9 +233,7 @@ fn encrypted(
                 };
                 explain(node, engine, server_id, &refused)
             }
-            other => {
-                ServerError::from_driver(&node.name, &node.endpoint.address(), OPERATION, &other)
-            }
+            other => node.driver_error(OPERATION, &other),
         })?;
     Ok(LogConnection::Tls(Box::new(stream)))
 }

@@ -180,12 +180,7 @@ impl Follower {
                         return Err(self.failed(&refused));
                     }
                     Ok(Some(Err(error))) => {
-                        return Err(ServerError::from_driver(
-                            &self.node.name,
-                            &self.address(),
-                            OPERATION,
-                            &error,
-                        ));
+                        return Err(self.node.driver_error(OPERATION, &error));
                     }
                     Err(_) => {
                         let position = self.decoder.position().clone();
@@ -281,16 +276,10 @@ impl Follower {
         matches!(self.link, LogConnection::Tls(_))
     }
 
-    fn address(&self) -> String {
-        self.node.endpoint.address()
-    }
-
     fn lost(&self, cause: &str) -> ServerError {
         ServerError {
             kind: ErrorKind::Lost,
-            ..ServerError::precondition(
-                &self.node.name,
-                &self.address(),
+            ..self.node.precondition(
                 OPERATION,
                 cause,
                 "check whether the server stopped; see its error log",

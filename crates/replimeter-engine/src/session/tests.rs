@@ -43,6 +43,7 @@ pub(crate) fn node_at(port: u16) -> Node {
         namespace: None,
         identity: RecordedIdentity::default(),
         connections: Connections::default(),
+        log: None,
         show_errors: false,
     }
 }

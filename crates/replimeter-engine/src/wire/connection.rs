@@ -485,8 +485,7 @@ impl WireConnection {
 
     fn error(&self, error: &mysql::Error) -> ServerError {
         let node = self.target.node();
-        let address = node.endpoint.address();
-        let error = ServerError::from_driver(&node.name, &address, OPERATION, error);
+        let error = node.driver_error(OPERATION, error);
         node.explained(error)
     }
 

@@ -338,6 +338,7 @@ mod tests {
             namespace: None,
             identity: RecordedIdentity::default(),
             connections: Connections::default(),
+            log: None,
         }
     }
 

@@ -429,6 +429,7 @@ mod tests {
             namespace: None,
             identity: RecordedIdentity::default(),
             connections: Connections::default(),
+            log: None,
         };
         let all = HeldAppliers::default();
         let held =

@@ -117,6 +117,7 @@ impl RescueOrder {
             namespace: None,
             identity: RecordedIdentity::of(identity),
             connections: Connections::default(),
+            log: None,
         };
         let statements = RestoreStatements {
             stop: self.stop,

@@ -182,6 +182,7 @@ fn way_to(source: &Node, replica: &ConnectedReplica) -> Result<Node, String> {
         name: format!("server_id {}", replica.server_id),
         answer: ANSWER,
         identity: RecordedIdentity::default(),
+        log: None,
         ..source.clone()
     };
     let endpoint = &mut node.endpoint;

@@ -266,5 +266,6 @@ fn member(name: String, port: u16, connections: Connections) -> Member {
         namespace: None,
         identity: RecordedIdentity::default(),
         connections,
+        log: None,
     })
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::advice::with_advice;
+use super::advice::{log_ends, with_advice, with_log_end};
 use super::{
     Measurement, Plan,
     cores::{REFUSED, keep_awake, real_time},
@@ -102,6 +102,8 @@ pub struct RunContext<'a, M: Measurement> {
     reached: ReachedServers,
     /// The user's servers of the current target, as they were at the beginning.
     seen: Vec<SeenServer>,
+    /// The last lines of the logs that were removed with the servers of the current target.
+    log_ends: Vec<(String, String)>,
     /// The machine that the client runs on.
     watch: Rc<RefCell<HostWatch>>,
     /// The folder of sandboxes and its flushes before the run.
@@ -213,6 +215,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             journal,
             reached,
             seen: Vec::new(),
+            log_ends: Vec::new(),
             watch,
             flushed,
             rows,
@@ -493,6 +496,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     fn close(&mut self, servers: Box<dyn Servers>) {
         let seen = std::mem::take(&mut self.seen);
         self.warn(changes::changes(&seen));
+        self.log_ends = log_ends(servers.as_ref());
         if servers.is_temporary() {
             self.stage(Stage::CleanUp, "removing the sandbox");
         }
@@ -523,7 +527,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         let by_itself = other.is_none();
         let mut failure = failure
             .filter(|failure| by_itself || failure.kind != FailureKind::Interrupted)
-            .or(other);
+            .or(other)
+            .map(|failure| with_log_end(failure, &self.log_ends));
         if M::is_empty(&self.accumulator) {
             self.abort();
             return Err(match failure {

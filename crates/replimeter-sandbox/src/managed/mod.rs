@@ -281,6 +281,7 @@ impl ManagedSandbox {
                 namespace,
                 identity: RecordedIdentity::default(),
                 connections: connections.clone(),
+                log: Some(managed.log.clone()),
             };
             Ok((node, managed.role, managed.source.clone()))
         };

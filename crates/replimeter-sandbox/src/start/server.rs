@@ -236,6 +236,7 @@ impl Starter<'_> {
             namespace: namespace.cloned(),
             identity: RecordedIdentity::default(),
             connections: self.settings.connections.clone(),
+            log: None,
         }
     }
 

@@ -26,6 +26,7 @@ fn source(url: &str) -> Node {
         namespace: None,
         identity: RecordedIdentity::default(),
         connections: Connections::default(),
+        log: None,
     }
 }
 

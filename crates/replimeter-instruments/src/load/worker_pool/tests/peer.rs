@@ -291,6 +291,7 @@ impl Peer {
             namespace: None,
             identity: RecordedIdentity::default(),
             connections: Connections::default(),
+            log: None,
             show_errors: false,
         };
         Self { node, counts }
