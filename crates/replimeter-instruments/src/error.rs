@@ -31,6 +31,9 @@ pub enum MeasureError {
     /// A measuring thread panicked.
     #[error("internal error: a measuring thread ended unexpectedly")]
     Thread,
+    /// The sandbox has no servers, which is a defect.
+    #[error("internal error: the sandbox has no server")]
+    NoServer,
     /// The user stopped the run before it began.
     #[error("interrupted before the measurement began")]
     Interrupted,
@@ -55,6 +58,7 @@ impl MeasureError {
             Self::Held { first, held } => format!("{}; {}", first.hint(), held.hint),
             Self::Sink(_) => "free disk space, or choose another folder with --run-dir".to_owned(),
             Self::Thread => format!("{REPORT_BUG}, with the messages above"),
+            Self::NoServer => REPORT_BUG.to_owned(),
             Self::Source(error) => error.hint.clone(),
             Self::Interrupted => String::new(),
         }

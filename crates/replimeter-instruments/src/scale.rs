@@ -257,7 +257,7 @@ impl<'a> PreparedServers<'a> {
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
         let Some((primary, replicas)) = servers.split_first() else {
-            return Err(MeasureError::Thread);
+            return Err(MeasureError::NoServer);
         };
         let mut session = Session::open(&primary.node)?;
         let engine = ServerFacts::read(&mut session)?.engine;

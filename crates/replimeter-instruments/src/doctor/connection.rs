@@ -200,7 +200,7 @@ fn unseen(
             severity,
             Code::MissingPrivilege,
             server,
-            format_args!("the user may not read {what}"),
+            format_args!("the user {} has no privilege to read {what}", state.user),
             granted(state, privilege),
         );
     }

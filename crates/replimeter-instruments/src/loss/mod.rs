@@ -224,7 +224,7 @@ pub(crate) fn make_table(cluster: &mut Cluster) -> Result<(), MeasureError> {
                         .precondition(
                             operation,
                             "it did not arrive on this replica",
-                            "check its replication",
+                            "see the server's error log, then run again",
                         )
                         .into());
                 }

@@ -497,7 +497,7 @@ impl Reader {
                 self.patience.0 as f64 / 1e9,
                 order.round
             ),
-            "check its replication, reduce the load, or raise --timeout",
+            "see the server's error log (`replimeter doctor` shows its state), reduce the load, or raise --timeout",
         )
     }
 }

@@ -22,7 +22,7 @@ const NAME: &str = "replimeter";
 pub(crate) fn schema(registry: &Registry, args: &SchemaArgs) -> Result<(), CliError> {
     let schema = registry
         .schema(&args.name)
-        .ok_or_else(|| unexpected("there is no such schema"))?;
+        .ok_or_else(|| unexpected(format_args!("unknown schema `{}`", args.name)))?;
     if args.markdown {
         let text = if args.name == schema::PLAN {
             Some(plan_keys(&schema))

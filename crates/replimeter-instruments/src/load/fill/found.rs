@@ -198,7 +198,7 @@ impl DataSet {
             "the data of the load did not arrive within {:.0} s",
             patience.as_secs_f64()
         );
-        let hint = "check its replication, or use a smaller data set";
+        let hint = "see the server's error log (`replimeter doctor` shows its state), or use a smaller data set";
         Err(session
             .precondition("cannot start the load", cause, hint)
             .into())

@@ -123,7 +123,7 @@ pub fn fill_sandbox(
     stop: &AtomicBool,
 ) -> Result<DataSet, MeasureError> {
     let Some((primary, others)) = nodes.split_first() else {
-        return Err(MeasureError::Thread);
+        return Err(MeasureError::NoServer);
     };
     let progress: &mut OnFill<'_> = &mut |filled| {
         progress(filled);

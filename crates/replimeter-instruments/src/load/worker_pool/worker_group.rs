@@ -409,7 +409,7 @@ pub(super) fn check(load_group: &LoadGroup<'_>) -> Result<(), ServerError> {
             "",
             OPERATION,
             "the load has no server",
-            "name a server",
+            "give --primary URL, or --sandbox none",
         ));
     }
     if !(1..=MAX_THREADS).contains(&load_group.threads) {
