@@ -407,13 +407,9 @@ impl<'a> ServersUnderTest<'a> {
                 _ => {
                     let channels = dialect::channels(self.engine, session)?;
                     let channel = channels.first();
-                    (
-                        channel.is_some_and(dialect::Channel::running),
-                        channel.map_or_else(
-                            || "its channel no longer exists".to_owned(),
-                            dialect::Channel::state,
-                        ),
-                    )
+                    let channel =
+                        channel.ok_or_else(|| dialect::channel_gone(session, operation))?;
+                    (channel.running(), channel.state())
                 }
             };
             if !fine {

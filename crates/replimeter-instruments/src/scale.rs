@@ -516,10 +516,9 @@ impl<'a> PreparedServers<'a> {
                 channel.state(),
                 "see the server's error log",
             )),
-            None => Err(follower.session.precondition(
+            None => Err(dialect::channel_gone(
+                &follower.session,
                 "no longer replicates",
-                "its channel no longer exists",
-                "check whether the replica was reset",
             )),
         }
     }

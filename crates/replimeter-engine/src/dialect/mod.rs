@@ -394,6 +394,16 @@ impl LogReaders {
     }
 }
 
+/// Returns the error about a replica that has lost its replication channel.
+#[must_use]
+pub fn channel_gone(session: &Session, operation: &str) -> ServerError {
+    session.precondition(
+        operation,
+        "its replication channel no longer exists",
+        "check whether the replica was reset",
+    )
+}
+
 /// Returns the rows of the first statement that this server can parse.
 fn first_known(
     session: &mut Session,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{
-        ThreadState, channels,
+        ThreadState, channel_gone, channels,
         connections::{OpenedConnection, still_open},
     },
 };
@@ -77,7 +77,7 @@ impl Replica for Connection {
             .find(|channel| channel.name == self.channel)
         {
             Some(channel) => Ok((channel.applier == ThreadState::Running, channel.sql_error)),
-            None => Err(self.precondition("the replication channel no longer exists".to_owned())),
+            None => Err(channel_gone(&self.session, OPERATION)),
         }
     }
 

@@ -42,8 +42,7 @@ pub(super) fn drain(
             .into_iter()
             .find(|one| one.name == name);
         let Some(now) = now else {
-            let cause = "its replication channel no longer exists";
-            return Err(session.precondition(OPERATION, cause, "").into());
+            return Err(dialect::channel_gone(session, OPERATION).into());
         };
         state = now.state();
         if !now.sql_error.is_empty() {

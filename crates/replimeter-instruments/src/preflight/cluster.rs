@@ -88,10 +88,9 @@ impl CheckedReplica {
         if let Some(channel) = self.channel() {
             let channels = dialect::channels(self.server.facts.engine, &mut session)?;
             let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
-                return Err(session.precondition(
+                return Err(dialect::channel_gone(
+                    session,
                     "cannot read the replica's state",
-                    "the replication channel is gone",
-                    "check whether the replica was reset",
                 ));
             };
             return Ok(ReplicaState {
