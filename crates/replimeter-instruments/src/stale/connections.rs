@@ -294,18 +294,36 @@ pub(super) struct Reader {
     patience: Nanos,
 }
 
+/// A reader to connect.
+pub(super) struct ReaderSpec<'a> {
+    pub(super) index: usize,
+    pub(super) node: &'a Node,
+    /// The writer, which is asked while the reader waits.
+    pub(super) writer: &'a Node,
+    pub(super) facts: &'a ServerFacts,
+    /// For the synchronous connection.
+    pub(super) guarantee: &'a Guarantee,
+    /// Whether it has a synchronous connection, too.
+    pub(super) synced: bool,
+    pub(super) rows: RowAllocation,
+    /// As in [`Reader`].
+    pub(super) waits_without_position: bool,
+    /// How long a row may take to be visible.
+    pub(super) patience: Duration,
+    /// Timeout of a wait.
+    pub(super) timeout: Duration,
+}
+
 impl Reader {
-    /// Connects and prepares. `guarantee` is for the synchronous connection, which exists only if the
-    /// guarantee does something. The nodes are the reader's and the writer's.
-    pub(super) fn open(
-        index: usize,
-        [node, writer]: [&Node; 2],
-        facts: &ServerFacts,
-        guarantee: &Guarantee,
-        rows: RowAllocation,
-        [waits_without_position, wants_synced]: [bool; 2],
-        [patience, timeout]: [Duration; 2],
-    ) -> Result<Self, ServerError> {
+    /// Connects and prepares.
+    pub(super) fn open(spec: &ReaderSpec<'_>) -> Result<Self, ServerError> {
+        let ReaderSpec {
+            node,
+            facts,
+            guarantee,
+            rows,
+            ..
+        } = *spec;
         let none = Guarantee {
             reader: Vec::new(),
             writer: Vec::new(),
@@ -313,26 +331,26 @@ impl Reader {
             ..guarantee.clone()
         };
         let plain = ReadConnection::open(node, facts, &none)?;
-        let synced = if wants_synced {
+        let synced = if spec.synced {
             Some(ReadConnection::open(node, facts, guarantee)?)
         } else {
             None
         };
         let count = usize::try_from(rows.count()).unwrap_or(0);
         Ok(Self {
-            index,
+            index: spec.index,
             facts: facts.clone(),
             plain,
             synced,
-            waits_without_position,
-            limit: timeout.max(Duration::from_secs(1)),
+            waits_without_position: spec.waits_without_position,
+            limit: spec.timeout.max(Duration::from_secs(1)),
             rows,
             origin: PrimaryCheck {
-                node: writer.clone(),
+                node: spec.writer.clone(),
                 session: None,
             },
             last: [vec![0; count], vec![0; count]],
-            patience: Nanos::from(patience),
+            patience: Nanos::from(spec.patience),
         })
     }
 

@@ -14,7 +14,7 @@ use replimeter_model::read_consistency::ReadConsistency;
 
 use super::{
     MeasuredCase,
-    connections::{Reader, Writer},
+    connections::{Reader, ReaderSpec, Writer},
     counters::CountedServer,
     readers::ReaderRef,
     rounds::{ReaderPool, read_on},
@@ -91,16 +91,18 @@ pub(super) fn prepare(
         let node = patient(&server.node);
         let waits_without_position = *reader == ReaderRef::Writer
             && !waits::supported_on_writer(server.facts.engine, &cluster.primary.membership);
-        let patience = plan.timeout.0 + reader.delay(cluster);
-        let opened = Reader::open(
+        let opened = Reader::open(&ReaderSpec {
             index,
-            [&node, &origin],
-            &server.facts,
+            node: &node,
+            writer: &origin,
+            facts: &server.facts,
             guarantee,
+            synced,
             rows,
-            [waits_without_position, synced],
-            [patience, plan.timeout.0],
-        )?;
+            waits_without_position,
+            patience: plan.timeout.0 + reader.delay(cluster),
+            timeout: plan.timeout.0,
+        })?;
         connections.extend(
             opened
                 .connections()

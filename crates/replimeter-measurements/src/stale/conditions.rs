@@ -94,6 +94,7 @@ impl ServerStart<'_> {
 
 /// One case at one level of read consistency.
 pub(super) struct CaseCondition<'a> {
+    pub(super) shape: &'a str,
     pub(super) case: &'a LoadCase,
     pub(super) level: ReadConsistency,
     pub(super) pool: SessionReset,
@@ -174,6 +175,7 @@ pub(super) fn measure_cases<'s, 'a: 's>(
                     what = format!("{what}, start {} of {}", start.number, plan.starts);
                 }
                 let case_condition = CaseCondition {
+                    shape: start.shape,
                     case,
                     level: *level,
                     pool: *pool,
@@ -187,7 +189,7 @@ pub(super) fn measure_cases<'s, 'a: 's>(
                     cx,
                     cluster,
                     readers,
-                    (start.shape, &case_condition),
+                    &case_condition,
                     sets,
                     next_round,
                     &mut seen,
@@ -205,7 +207,7 @@ pub(super) fn measure_case(
     cx: &mut RunContext<'_, Stale>,
     cluster: &mut Cluster,
     readers: &[ReaderRef],
-    (shape, case_condition): (&str, &CaseCondition<'_>),
+    case_condition: &CaseCondition<'_>,
     sets: &CaseLoads<'_>,
     first_round: u64,
     seen: &mut RoundsSeen<'_>,
@@ -222,7 +224,6 @@ pub(super) fn measure_case(
         cluster,
         readers,
         &guarantees,
-        shape,
         case_condition,
         plan.check_load_reads,
     );
@@ -272,12 +273,11 @@ fn case_of(
     cluster: &Cluster,
     readers: &[ReaderRef],
     guarantees: &[Guarantee],
-    shape: &str,
     case_condition: &CaseCondition<'_>,
     judged: bool,
 ) -> CaseAccumulator {
     if let Some(site) = case_condition.site {
-        return case_of_visitor(cluster, shape, case_condition, site);
+        return case_of_visitor(cluster, case_condition, site);
     }
     let writers = if judged {
         writers_of(case_condition.placed)
@@ -292,7 +292,7 @@ fn case_of(
         delay: reader.delay(cluster),
     };
     CaseAccumulator {
-        shape: shape.to_owned(),
+        shape: case_condition.shape.to_owned(),
         load: case_condition.case.to_string(),
         load_on: load_on(case_condition.case, cluster, readers),
         asked: case_condition.level,
@@ -310,7 +310,6 @@ fn case_of(
 /// Returns the same for the visitor of a site.
 fn case_of_visitor(
     cluster: &Cluster,
-    shape: &str,
     case_condition: &CaseCondition<'_>,
     site: SiteCase,
 ) -> CaseAccumulator {
@@ -319,7 +318,7 @@ fn case_of_visitor(
         .collect();
     let delay = readers.iter().map(|reader| reader.delay(cluster)).max();
     CaseAccumulator {
-        shape: shape.to_owned(),
+        shape: case_condition.shape.to_owned(),
         load: case_condition.case.to_string(),
         load_on: load_on(case_condition.case, cluster, &readers),
         asked: ReadConsistency::Off,

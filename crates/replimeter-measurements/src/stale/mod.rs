@@ -349,13 +349,14 @@ fn on_servers(
         cx.stage(Stage::CleanUp, "removing the data of the loads");
         cx.warn(sets.remove(&cluster, servers.is_temporary()));
     }
-    end(cx, (servers, cluster), &readers, Some(table), result)
+    end(cx, servers, cluster, &readers, Some(table), result)
 }
 
 /// Ends a start: adds the states of its servers to a failure, and removes the table.
 fn end(
     cx: &mut RunContext<'_, Stale>,
-    (servers, mut cluster): (&dyn Servers, Cluster),
+    servers: &dyn Servers,
+    mut cluster: Cluster,
     readers: &[ReaderRef],
     table: Option<ProbeTable>,
     result: Result<(), CliError>,

@@ -122,13 +122,13 @@ pub(super) fn measure_start(
             curves,
         };
         let result = posts(cx, &mut cluster, &mut sets)
-            .and_then(|rows| cases(cx, (&*servers, rows), &mut cluster, &mut start, &mut sets));
+            .and_then(|rows| cases(cx, &*servers, rows, &mut cluster, &mut start, &mut sets));
         cx.stage(
             Stage::CleanUp,
             "removing the posts and the data of the loads",
         );
         cx.warn(sets.remove(&cluster, servers.is_temporary()));
-        end(cx, (servers, cluster), &[], None, result)
+        end(cx, servers, cluster, &[], None, result)
     })
 }
 
@@ -160,7 +160,8 @@ fn posts(
 /// Measures every case under every remedy; the servers have this number of posts.
 fn cases<'s, 'a: 's>(
     cx: &mut RunContext<'a, Stale>,
-    (servers, rows): (&dyn Servers, u64),
+    servers: &dyn Servers,
+    rows: u64,
     cluster: &mut Cluster,
     start: &mut ServerStart<'_>,
     sets: &mut CaseLoads<'s>,
@@ -212,6 +213,7 @@ fn cases<'s, 'a: 's>(
                     what = format!("{what}, start {} of {}", start.number, plan.starts);
                 }
                 let case_condition = CaseCondition {
+                    shape: start.shape,
                     case,
                     level: ReadConsistency::Off,
                     pool: SessionReset::Keep,
@@ -225,7 +227,7 @@ fn cases<'s, 'a: 's>(
                     cx,
                     cluster,
                     &readers[..readers.len().min(1)],
-                    (start.shape, &case_condition),
+                    &case_condition,
                     sets,
                     next_round,
                     &mut seen,

@@ -179,8 +179,8 @@ impl Fronts {
         let site = |number: usize| {
             // Fronts must not read the same rows, nor servers in the same order.
             let seed = Random::numbered(spec.run ^ number as u64).bits();
-            let shared = (&posted, &given_up);
-            Site::new(&threads_of(number), &servers, spec, (clock, seed), shared).map(Arc::new)
+            let name = threads_of(number);
+            Site::new(&name, &servers, spec, clock, seed, &posted, &given_up).map(Arc::new)
         };
         let sites = (1..=listeners.len()).map(site);
         let sites: Arc<[Arc<Site>]> = sites.collect::<Result<_, _>>()?;
@@ -292,8 +292,10 @@ impl Site {
         name: &str,
         servers: &FrontServers,
         spec: &FrontSpec,
-        (clock, seed): (Clock, u64),
-        (posted, given_up): (&Arc<Posted>, &Arc<GivenUp>),
+        clock: Clock,
+        seed: u64,
+        posted: &Arc<Posted>,
+        given_up: &Arc<GivenUp>,
     ) -> Result<Self, FrontError> {
         let waits = spec.remedy == Remedy::WaitForCommit;
         let replicas = servers.replicas.iter().map(|replica| &replica.server);
@@ -307,7 +309,7 @@ impl Site {
                 can_wait: waits && index != PRIMARY,
             };
             let name = format!("{name}{}", node.name);
-            let started = Pool::start(&name, spec_of, spec.connections, (clock, given_up));
+            let started = Pool::start(&name, spec_of, spec.connections, clock, given_up);
             started.map_err(|mut error| {
                 if waits {
                     error.hint = format!("choose another --remedy, or {ENABLE_IDS}");

@@ -159,7 +159,8 @@ impl Pool {
         name: &str,
         spec: PoolSpec,
         connections: u32,
-        (clock, given_up): (Clock, &Arc<GivenUp>),
+        clock: Clock,
+        given_up: &Arc<GivenUp>,
     ) -> Result<Self, ServerError> {
         let shared = Arc::new(Shared {
             clock,

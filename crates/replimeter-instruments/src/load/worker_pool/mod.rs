@@ -99,8 +99,8 @@ impl WorkerPool {
         load_groups.iter().try_for_each(check)?;
         raise_file_limit(load_groups)?;
         for (number, load_group) in (0..).zip(load_groups) {
-            let context = (clock, &pool.given_up);
-            let worker_group = WorkerGroup::open(load_group, number, context, trial, stop)?;
+            let worker_group =
+                WorkerGroup::open(load_group, number, clock, &pool.given_up, trial, stop)?;
             pool.worker_groups.push(worker_group);
         }
         Ok(pool)

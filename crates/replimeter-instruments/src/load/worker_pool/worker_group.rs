@@ -107,7 +107,8 @@ impl WorkerGroup {
     pub(super) fn open(
         load_group: &LoadGroup<'_>,
         number: u64,
-        (clock, given_up): (&Clock, &Arc<GivenUp>),
+        clock: &Clock,
+        given_up: &Arc<GivenUp>,
         trial: bool,
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
@@ -133,8 +134,8 @@ impl WorkerGroup {
             }
             places.push(place);
         }
-        let context = (clock, given_up);
-        let opened = Self::open_connections(load_group, places, program, number, context, stop)?;
+        let opened =
+            Self::open_connections(load_group, places, program, number, clock, given_up, stop)?;
         Ok(Self { scarce, ..opened })
     }
 
@@ -144,7 +145,8 @@ impl WorkerGroup {
         places: Vec<LoadTarget>,
         program: Arc<Program>,
         number: u64,
-        (clock, given_up): (&Clock, &Arc<GivenUp>),
+        clock: &Clock,
+        given_up: &Arc<GivenUp>,
         stop: &AtomicBool,
     ) -> Result<Self, MeasureError> {
         let (reporter, reports) = channel();
@@ -161,7 +163,7 @@ impl WorkerGroup {
             scarce: Vec::new(),
             abandon: Arc::default(),
         };
-        worker_group.start(load_group, (clock, given_up), &reporter)?;
+        worker_group.start(load_group, clock, given_up, &reporter)?;
         worker_group.connect(load_group, stop)?;
         Ok(worker_group)
     }
@@ -170,7 +172,8 @@ impl WorkerGroup {
     fn start(
         &mut self,
         load_group: &LoadGroup<'_>,
-        (clock, given_up): (&Clock, &Arc<GivenUp>),
+        clock: &Clock,
+        given_up: &Arc<GivenUp>,
         reporter: &Sender<LoopReport>,
     ) -> Result<(), ServerError> {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);

@@ -48,9 +48,15 @@ impl Load {
         };
         let (program, clock) = (Program::new(&workload, 0), Clock::start());
         let given_up = Arc::<GivenUp>::default();
-        let context = (&clock, &given_up);
-        let group =
-            WorkerGroup::open_connections(&load_group, vec![place], program, 0, context, stop)?;
+        let group = WorkerGroup::open_connections(
+            &load_group,
+            vec![place],
+            program,
+            0,
+            &clock,
+            &given_up,
+            stop,
+        )?;
         Ok(WorkerPool {
             clock,
             worker_groups: vec![group],
