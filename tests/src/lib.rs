@@ -451,7 +451,7 @@ pub fn value(node: &Node, statement: &str) -> Option<String> {
     session(node).value("test", statement).unwrap()
 }
 
-/// Returns a statement about `replimeter.lag_probe` with the name that a run's table has on this server; the name of no table
+/// Returns a statement about `replimeter.probe` with the name that a run's table has on this server; the name of no table
 /// without one.
 #[must_use]
 pub fn of_run(node: &Node, statement: &str) -> String {
@@ -460,9 +460,9 @@ pub fn of_run(node: &Node, statement: &str) -> String {
 
 /// Like [`of_run`], over an existing connection.
 pub fn of_run_in(session: &mut Session, statement: &str) -> String {
-    let table = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name LIKE 'lag\\_probe\\_%'";
+    let table = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'replimeter' AND table_name LIKE 'probe\\_%'";
     let table = session.value("test", table).unwrap();
-    statement.replace("lag_probe", table.as_deref().unwrap_or("no_run"))
+    statement.replace("probe", table.as_deref().unwrap_or("no_run"))
 }
 
 /// Returns whether the server has no schema or table of Replimeter.

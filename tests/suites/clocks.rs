@@ -163,7 +163,7 @@ fn clock_set_during_a_run_is_reported() {
         .spawn()
         .unwrap();
     wait_until("rows are written", LIMIT, || {
-        let rows = of_run(primary, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = of_run(primary, "SELECT COUNT(*) FROM replimeter.probe");
         let rows = session(primary).value("test", &rows);
         rows.ok()
             .flatten()

@@ -245,7 +245,7 @@ fn dry_run_lists_effects_and_is_a_valid_plan() {
         .stdout;
     for want in [
         "connects to primary (db1:3306), replica1 (db2:3307)",
-        "table `lag_probe_…`",
+        "table `probe_…`",
         "dropped at the end unless they existed before",
         "8 connections run oltp-mix on primary, 100 per second",
         "of the workload oltp-mix",

@@ -190,7 +190,7 @@ fn lag_works_on_user_servers_of_mysql() {
         .spawn()
         .unwrap();
     wait_until("rows arrive on the replica", LIMIT, || {
-        let rows = of_run(replica, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = of_run(replica, "SELECT COUNT(*) FROM replimeter.probe");
         let rows = session(replica).value("test", &rows);
         rows.ok().flatten().is_some_and(|count| count.len() > 2)
     });
@@ -206,7 +206,7 @@ fn lag_works_on_user_servers_of_mysql() {
     let mut on_replica = session(replica);
     on_replica.run("test", "SET sql_log_bin=0").unwrap();
     on_replica
-        .run("test", &of_run(replica, "DROP TABLE replimeter.lag_probe"))
+        .run("test", &of_run(replica, "DROP TABLE replimeter.probe"))
         .unwrap();
     let document = run("replimeter", admin, &["--json"]).with_code(0).json();
     assert!(

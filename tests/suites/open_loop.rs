@@ -30,7 +30,7 @@ const WRITTEN_IN_STALL: u64 = 50;
 /// Returns the number of rows of a run; 0 without its table.
 fn written(servers: &Sandbox) -> u64 {
     let primary = &servers.nodes()[0];
-    let rows = of_run(primary, "SELECT COUNT(*) FROM replimeter.lag_probe");
+    let rows = of_run(primary, "SELECT COUNT(*) FROM replimeter.probe");
     let rows = session(primary).value("test", &rows);
     let rows = rows.ok().flatten();
     rows.and_then(|rows| rows.parse().ok()).unwrap_or(0)

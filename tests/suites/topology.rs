@@ -333,7 +333,7 @@ fn galera_cluster_is_found_by_url() {
     });
     // Locks are of one node: a run may be in progress on the other one.
     sql(one, "CREATE DATABASE replimeter");
-    let table = "CREATE TABLE replimeter.lag_probe_1 (id INT PRIMARY KEY) COMMENT 'replimeter: made by a measurement and removed by it; run 1'";
+    let table = "CREATE TABLE replimeter.probe_1 (id INT PRIMARY KEY) COMMENT 'replimeter: made by a measurement and removed by it; run 1'";
     sql(one, table);
     let _ = run(&tool, &sandbox, &["lag", "--node", &second])
         .with_code(3)
@@ -480,7 +480,7 @@ fn a_dead_member_ends_the_run(shape: &str) {
         .unwrap();
     wait_until("rows arrive", LIMIT, || {
         let third = &sandbox.nodes()[2];
-        let rows = of_run(third, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let rows = of_run(third, "SELECT COUNT(*) FROM replimeter.probe");
         let rows = session(third).value("test", &rows);
         rows.ok().flatten().is_some_and(|count| count.len() > 2)
     });

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     fn swallowed(filters: Filters) -> bool {
-        filters.excludes("replimeter", "lag_probe").is_some()
+        filters.excludes("replimeter", "probe").is_some()
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
             ..Filters::default()
         }));
         assert!(swallowed(Filters {
-            ignore_tables: names("replimeter.lag_probe"),
+            ignore_tables: names("replimeter.probe"),
             ..Filters::default()
         }));
         assert!(swallowed(Filters {

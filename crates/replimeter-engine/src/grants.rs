@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn has(lines: &[&str], privilege: &str) -> bool {
-        Grants::parse(lines.iter().copied()).has(privilege, "replimeter", "lag_probe")
+        Grants::parse(lines.iter().copied()).has(privilege, "replimeter", "probe")
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
             "SELECT"
         ));
         assert!(has(
-            &["GRANT SELECT ON `replimeter`.`lag_probe` TO `u`@`%`"],
+            &["GRANT SELECT ON `replimeter`.`probe` TO `u`@`%`"],
             "SELECT"
         ));
         assert!(!has(
@@ -206,7 +206,7 @@ mod tests {
     fn grant_patterns_columns_roles_and_revokes_are_read() {
         assert!(has(&[r"GRANT DROP ON `repli%`.* TO `u`@`%`"], "DROP"));
         assert!(!has(
-            &["GRANT SELECT (`a`, `b`) ON `replimeter`.`lag_probe` TO `u`@`%`"],
+            &["GRANT SELECT (`a`, `b`) ON `replimeter`.`probe` TO `u`@`%`"],
             "SELECT"
         ));
         assert!(!has(
@@ -239,7 +239,7 @@ mod tests {
             r#"GRANT SELECT, INSERT ON "replimeter".* TO "u"@"%""#,
             "GRANT SELECT, INSERT ON replimeter.* TO u@%",
             r#"GRANT SELECT, INSERT ON "repli%".* TO "u ON `x`"@"%""#,
-            r#"GRANT INSERT ON "replimeter"."lag_probe" TO "u"@"%""#,
+            r#"GRANT INSERT ON "replimeter"."probe" TO "u"@"%""#,
         ] {
             assert!(has(&[line], "INSERT"), "{line}");
         }
@@ -251,7 +251,7 @@ mod tests {
     fn missing_privileges_are_listed_in_order() {
         let grants = Grants::parse(["GRANT SELECT ON `replimeter`.* TO `u`@`%`"]);
         assert_eq!(
-            grants.missing(&["CREATE", "SELECT", "DROP"], "replimeter", "lag_probe"),
+            grants.missing(&["CREATE", "SELECT", "DROP"], "replimeter", "probe"),
             ["CREATE", "DROP"]
         );
     }

@@ -53,7 +53,7 @@ pub use listener::Listener;
 /// The only schema that is written to.
 pub const SCHEMA: &str = "replimeter";
 /// The beginning of the names of tables that rows are written to.
-const TABLES: &str = "lag_probe_";
+const TABLES: &str = "probe_";
 /// The table that this run writes rows to. Its creation and removal replicate, also to servers that were not asked what they have in
 /// the schema: no other run's table, and no user's, has its name.
 pub static TABLE: LazyLock<String> = LazyLock::new(|| {

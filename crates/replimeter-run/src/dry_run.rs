@@ -197,7 +197,7 @@ impl<'a> PlanEffects<'a> {
             ""
         };
         self.writes(format!(
-            "schema `replimeter`, table `lag_probe_…` ({what}), on the primary{gone}"
+            "schema `replimeter`, table `probe_…` ({what}), on the primary{gone}"
         ));
     }
 

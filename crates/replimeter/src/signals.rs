@@ -105,7 +105,7 @@ pub(crate) fn install(active: &Active) -> Result<(), CliError> {
                 Some(_) => {
                     // Existing servers first, then sandboxes.
                     let stopped = release_appliers(&active);
-                    let left = "stopped without cleaning up; on existing servers a table replimeter.lag_probe_… may remain until the next run removes it, and tables of a load's script may remain";
+                    let left = "stopped without cleaning up; on existing servers a table replimeter.probe_… may remain until the next run removes it, and tables of a load's script may remain";
                     say(&format!("{left}\n"));
                     print(&stopped);
                     // Without its servers the run itself can end first.

@@ -96,7 +96,7 @@ const LAG: Line = |length| {
     let rounds = length * 200;
     format!("lag --floor-rounds {rounds} --timeout 60s --duration 1s")
 };
-const LAG_BEGUN: &str = "SELECT COUNT(*) > 20 FROM replimeter.lag_probe";
+const LAG_BEGUN: &str = "SELECT COUNT(*) > 20 FROM replimeter.probe";
 
 pub(super) fn refused_connections_end_lag(cluster: &Cluster) {
     with_user(cluster, || {
@@ -133,7 +133,7 @@ pub(super) fn refused_connections_end_stale(cluster: &Cluster) {
                 "stale --read-consistency=off,on --read-delays none --timeout 60s --duration {seconds}s"
             )
         };
-        let begun = "SELECT MAX(k) > 20 FROM replimeter.lag_probe";
+        let begun = "SELECT MAX(k) > 20 FROM replimeter.probe";
         let document = refused_by_the_primary(cluster, line, begun);
         let rows = document["results"]["rows"].as_array().unwrap();
         assert!(rows[0]["rounds"].as_u64() > Some(0), "{document:#}");

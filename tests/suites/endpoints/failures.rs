@@ -39,7 +39,7 @@ pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
     // Only the error of the applier can end the run.
     let child = under_way(cluster, &tool, &["--timeout", "600s"]);
     // A row of another client makes the applier fail on a duplicate key.
-    let row = "INSERT INTO replimeter.lag_probe (id, sequence, sent_us, payload) SELECT MAX(id) + 500, 1, 1, 'x' FROM replimeter.lag_probe";
+    let row = "INSERT INTO replimeter.probe (id, sequence, sent_us, payload) SELECT MAX(id) + 500, 1, 1, 'x' FROM replimeter.probe";
     let row = of_run(cluster.replica(), row);
     let mut replica = session(cluster.replica());
     for statement in ["SET sql_log_bin=0", &row] {
@@ -67,7 +67,7 @@ pub(super) fn replica_that_breaks_ends_the_run(cluster: &Cluster) {
         ended.stdout.contains("Duplicate entry")
     };
     assert_eq!([shown(&[]), shown(&["--show-errors"])], [false, true]);
-    let delete = of_run(cluster.replica(), "DELETE FROM replimeter.lag_probe");
+    let delete = of_run(cluster.replica(), "DELETE FROM replimeter.probe");
     replica.run("test", &delete).unwrap();
     replica.run("test", "STOP SLAVE").unwrap();
     replica

@@ -62,7 +62,7 @@ const LAG: [&str; 7] = [
     "--duration",
     "20s",
 ];
-const ROWS: &str = "SELECT COUNT(*) > 100 FROM replimeter.lag_probe";
+const ROWS: &str = "SELECT COUNT(*) > 100 FROM replimeter.probe";
 
 pub(super) fn stalled_primary_is_in_the_lag(cluster: &Cluster) {
     let document = stalled(cluster, 0, &LAG, ROWS);
@@ -104,7 +104,7 @@ pub(super) fn stalled_primary_is_in_the_writes_of_stale(cluster: &Cluster) {
         "--duration",
         "20s",
     ];
-    let begun = "SELECT MAX(k) > 100 FROM replimeter.lag_probe";
+    let begun = "SELECT MAX(k) > 100 FROM replimeter.probe";
     let document = stalled(cluster, 0, &line, begun);
     let worst = largest(&document, &["write_latency", "max_us"]);
     assert!(worst > SHOWN_US, "{document:#}");

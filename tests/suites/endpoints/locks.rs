@@ -47,14 +47,14 @@ fn run(sandbox: &Shared, timeout: &str) -> CommandOutput {
 
 /// Returns whether a server has rows of a run.
 fn has_rows(node: &Node) -> bool {
-    let rows = of_run(node, "SELECT COUNT(*) FROM replimeter.lag_probe");
+    let rows = of_run(node, "SELECT COUNT(*) FROM replimeter.probe");
     let count = session(node).value("test", &rows);
     count.is_ok_and(|count| count.is_some_and(|count| count != "0"))
 }
 
 /// Opens a transaction that has read the table; returns its session and how a message names it, or nothing without the table.
 fn open_transaction(node: &Node) -> Option<(Session, String)> {
-    let rows = of_run(node, "SELECT COUNT(*) FROM replimeter.lag_probe");
+    let rows = of_run(node, "SELECT COUNT(*) FROM replimeter.probe");
     let mut session = session(node);
     session.run("test", "BEGIN").unwrap();
     session.run("test", &rows).ok()?;
@@ -164,7 +164,7 @@ fn on_the_primary(sandbox: &Shared) {
     let (ended, mut open, name) = run_with_open_transaction(sandbox, primary);
     let found = warnings(ended);
     assert!(
-        found.contains(&name) && found.contains("its table `replimeter`.`lag_probe_"),
+        found.contains(&name) && found.contains("its table `replimeter`.`probe_"),
         "{name}: {found}"
     );
     assert_nothing_queued(primary);

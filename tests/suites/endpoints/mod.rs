@@ -241,7 +241,7 @@ fn kill(cluster: &Cluster, child: Child) {
 /// Waits until a run has written more than a hundred rows.
 fn await_rows(primary: &Node) {
     wait_until("rows are written", LIMIT, || {
-        let count = of_run(primary, "SELECT COUNT(*) FROM replimeter.lag_probe");
+        let count = of_run(primary, "SELECT COUNT(*) FROM replimeter.probe");
         let count = session(primary).value("test", &count);
         count
             .ok()

@@ -16,7 +16,7 @@ enum TableCreation {
 pub(super) type Line = [&'static str; 2];
 
 /// The rows of `lag` and `stale`; the replica has those of `lag` from the second one on.
-const PROBE_ROWS: &str = "SELECT COUNT(*) > 5 FROM replimeter.lag_probe";
+const PROBE_ROWS: &str = "SELECT COUNT(*) > 5 FROM replimeter.probe";
 
 pub(super) const LAG: Line = [
     "lag --floor-rounds 20 --warm-up 5 --timeout 60s",
@@ -35,7 +35,7 @@ const LAG_UNDER_LOAD: Line = [
 
 const STALE_UNDER_LOAD: Line = [
     "stale --read-delays none --timeout 60s --load insert:1@writer",
-    "SELECT COUNT(*) > 0 FROM replimeter.lag_probe",
+    "SELECT COUNT(*) > 0 FROM replimeter.probe",
 ];
 
 pub(super) fn lag_keeps_tables_only_on_a_replica(cluster: &Cluster) {

@@ -42,7 +42,7 @@ pub(super) fn interrupt_ends_a_run_with_a_frozen_primary(cluster: &Cluster) {
 }
 
 /// Begins the name of the table that stays.
-const LEFT: &str = "its table `replimeter`.`lag_probe_";
+const LEFT: &str = "its table `replimeter`.`probe_";
 
 /// Addresses in the two namespaces, and a link-layer address that neither has.
 const SERVER: &str = "10.99.0.1";
@@ -161,7 +161,7 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
     let lines: [(&[&str], &str, &str); 3] = [
         (
             &["lag", "--floor-rounds", "20", "--timeout", "600s"],
-            "SELECT COUNT(*) > 100 FROM replimeter.lag_probe",
+            "SELECT COUNT(*) > 100 FROM replimeter.probe",
             LEFT,
         ),
         (
@@ -171,7 +171,7 @@ pub(super) fn interrupt_ends_runs_whose_packets_are_lost(cluster: &Cluster) {
         ),
         (
             &["stale", "--read-delays", "none", "--timeout", "600s"],
-            "SELECT MAX(k) > 100 FROM replimeter.lag_probe",
+            "SELECT MAX(k) > 100 FROM replimeter.probe",
             LEFT,
         ),
     ];

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::ADMIN;
 
-const MARKED: &str = "CREATE TABLE replimeter.lag_probe_1 (old INT) \
+const MARKED: &str = "CREATE TABLE replimeter.probe_1 (old INT) \
                       COMMENT 'replimeter: made by a measurement and removed by it; with the schema; run 1'";
 const FOREIGN: &str = "CREATE TABLE replimeter.load_insert (mine INT)";
 

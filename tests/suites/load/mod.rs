@@ -260,7 +260,7 @@ impl Servers {
     /// at most one earlier operation in progress then.
     fn await_counted(&self, threads: u64) {
         wait_until("the measurement writes", LIMIT, || {
-            let row = of_run(self.primary(), "SELECT 1 FROM replimeter.lag_probe LIMIT 1");
+            let row = of_run(self.primary(), "SELECT 1 FROM replimeter.probe LIMIT 1");
             let row = session(self.primary()).value("test", &row);
             row.ok().flatten().is_some()
         });

@@ -35,7 +35,7 @@ fn measure_during(
         let process = Pid::from_child(&child);
         scope.spawn(move || {
             wait_until("rounds are counted", LIMIT, || {
-                let newest = of_run(primary, "SELECT MAX(k) > 500 FROM replimeter.lag_probe");
+                let newest = of_run(primary, "SELECT MAX(k) > 500 FROM replimeter.probe");
                 let newest = session(primary).value("test", &newest);
                 newest.is_ok_and(|found| found.as_deref() == Some("1"))
             });
@@ -67,7 +67,7 @@ fn measure_until(
 fn await_no_row(node: &Node, which: &str) {
     let sql = of_run(
         node,
-        &format!("SELECT COUNT(*) FROM replimeter.lag_probe WHERE {which}"),
+        &format!("SELECT COUNT(*) FROM replimeter.probe WHERE {which}"),
     );
     wait_until("the run has written its rows again", LIMIT, || {
         // A node of a cluster ends a read that a write of another node conflicts with.
@@ -87,7 +87,7 @@ pub(super) fn external_writes_are_distinguished() {
         let mut other: Session = session(&nodes[1]);
         for id in (1..40).step_by(2).cycle().take(200) {
             let update =
-                format!("UPDATE replimeter.lag_probe SET k = 9000000 + k % 1000 WHERE id = {id}");
+                format!("UPDATE replimeter.probe SET k = 9000000 + k % 1000 WHERE id = {id}");
             let update = of_run(&nodes[1], &update);
             // It may lose as well.
             wait_until("another client writes", LIMIT, || {
@@ -125,12 +125,7 @@ pub(super) fn stalled_applier_counts_with_its_time() {
     let ended = measure_until(&sandbox, &tool, &args(&sandbox, true, &given), || {
         let mut other: Session = session(reader);
         let number = |node: &Node, sql: &str| -> u64 { value(node, sql).unwrap().parse().unwrap() };
-        let newest = |node| {
-            number(
-                node,
-                &of_run(node, "SELECT MAX(k) FROM replimeter.lag_probe"),
-            )
-        };
+        let newest = |node| number(node, &of_run(node, "SELECT MAX(k) FROM replimeter.probe"));
         let reads = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Com_stmt_execute'";
         for _ in 0..2 {
             other.run("test", "FLUSH TABLES WITH READ LOCK").unwrap();
@@ -188,7 +183,7 @@ pub(super) fn external_rollback_is_not_counted_as_stale() {
             for _ in 0..20 {
                 // It may lose.
                 wait_until("another client writes", LIMIT, || {
-                    let update = of_run(&nodes[0], "UPDATE replimeter.lag_probe SET k = 0");
+                    let update = of_run(&nodes[0], "UPDATE replimeter.probe SET k = 0");
                     other.run("test", &update).is_ok()
                 });
                 thread::sleep(Duration::from_millis(30));
@@ -273,10 +268,7 @@ pub(super) fn leaving_member_is_named_although_not_read() {
         // The run waits for the locks, so that it does not end before the member has left.
         let mut other: Session = session(first);
         other.run("test", "START TRANSACTION").unwrap();
-        let locks = of_run(
-            first,
-            "SELECT COUNT(*) FROM replimeter.lag_probe FOR UPDATE",
-        );
+        let locks = of_run(first, "SELECT COUNT(*) FROM replimeter.probe FOR UPDATE");
         let _ = other.value("test", &locks).unwrap();
         let third = Pid::from_raw(sandbox.pids()[2].cast_signed()).unwrap();
         kill_process(third, Signal::KILL).unwrap();

@@ -88,7 +88,8 @@ impl CheckedReplica {
         if let Some(channel) = self.channel() {
             let channels = dialect::channels(self.server.facts.engine, &mut session)?;
             let Some(now) = channels.into_iter().find(|now| now.name == channel.name) else {
-                return Err(dialect::channel_gone(&session,
+                return Err(dialect::channel_gone(
+                    &session,
                     "cannot read the replica's state",
                 ));
             };

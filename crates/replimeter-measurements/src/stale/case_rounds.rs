@@ -287,7 +287,7 @@ impl CaseRounds {
                 _ if self.case.site.is_some() => format!("POST /insert (post {})", round.row),
                 Some([write, _]) => format!("{write} (row {})", round.row),
                 None => format!(
-                    "UPDATE replimeter.lag_probe SET k = {} WHERE id = {}",
+                    "UPDATE replimeter.probe SET k = {} WHERE id = {}",
                     round.round, round.row
                 ),
             },
@@ -325,7 +325,7 @@ impl CaseRounds {
                 _ if self.case.site.is_some() => "GET /".to_owned(),
                 Some([_, read]) => format!("{before}{read} (row {})", round.row),
                 None => format!(
-                    "{before}SELECT k FROM replimeter.lag_probe WHERE id = {}",
+                    "{before}SELECT k FROM replimeter.probe WHERE id = {}",
                     round.row
                 ),
             },

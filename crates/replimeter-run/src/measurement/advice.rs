@@ -76,7 +76,7 @@ pub(super) fn with_log_end(mut failure: CliError, logs: &[(String, String)]) -> 
 
 #[cfg(test)]
 mod tests {
-    use replimeter_engine::{Node, identity::RecordedIdentity};
+    use replimeter_engine::{Connections, Node, identity::RecordedIdentity};
     use replimeter_model::target::Endpoint;
 
     use super::*;
@@ -109,6 +109,7 @@ mod tests {
             answer: std::time::Duration::ZERO,
             namespace: None,
             identity: RecordedIdentity::default(),
+            connections: Connections::default(),
             log: None,
         }
     }

@@ -125,7 +125,8 @@ pub struct RunContext<'a, M: Measurement> {
 
 /// Returns the text of `plan.toml`.
 pub(crate) fn plan_text<S: Settings>(request: &Request<S>) -> Result<String, CliError> {
-    request.to_toml()
+    request
+        .to_toml()
         .map_err(|error| unexpected(format_args!("cannot write the plan: {error}")))
 }
 

@@ -303,7 +303,7 @@ fn leftovers_of_earlier_runs_are_reported() {
         "primary",
     );
     let left = with(Engine::MySql, |servers| {
-        of(servers, 0).tables = Ok(vec!["lag_probe_1".to_owned()])
+        of(servers, 0).tables = Ok(vec!["probe_1".to_owned()])
     });
     assert_found(&left, FindingCode::LeftoverTable, Severity::Info, "primary");
     let mut secret = with(Engine::MySql, |servers| of(servers, 1).federated = true);

@@ -266,11 +266,7 @@ fn invalid_load_file_is_refused_with_its_line() {
         ),
         ("statement = 3".to_owned(), 1, "[[statement]]"),
         ("[[table]]\nname = 'a b'\n".to_owned(), 2, "letters, digits"),
-        (
-            "[[table]]\nname = 'lag_probe_1'\n".to_owned(),
-            2,
-            "reserved",
-        ),
+        ("[[table]]\nname = 'probe_1'\n".to_owned(), 2, "reserved"),
         ("[[table]]\nname = 'a'\n".to_owned(), 1, "needs a `create`"),
         ("[[operation]]\nweight = 0".to_owned(), 2, "weight of 0"),
     ] {
