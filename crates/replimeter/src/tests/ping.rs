@@ -143,10 +143,11 @@ impl Measurement for Ping {
             let trip = trips.distribution();
             PingRow { server, trip }
         });
-        let rows = rows.collect();
         Concluded {
             target: run.target(run.request.targets[0].label(), Vec::new()),
-            results: PingResults { rows },
+            results: PingResults {
+                rows: rows.collect(),
+            },
             ..Concluded::default()
         }
     }
