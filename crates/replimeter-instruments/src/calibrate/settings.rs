@@ -4,24 +4,25 @@ use clap::ArgAction;
 use replimeter_model::{
     load::Arrivals,
     plan::{
-        PlanError, Settings, StopCondition, TargetSettings, WarmUp,
-        checks::{MINUTE, at_most},
-        contradiction, on_off,
+        PlanError, Settings, TargetSettings, WarmUp,
+        checks::{MINUTE, at_most, from_to},
+        contradiction,
     },
     replication::Mode,
+    settings,
     target::Target,
     time_span::TimeSpan,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    lag::settings::{LagPlan, LagSettings, Method, Methods, Pace, WritePattern},
+    lag::settings::{LagPlan, LagSettings, Method, Methods, Pace},
     reference::delay_shape::DelayShape,
 };
 
-/// Maximum number of delays, and of repetitions, of a calibration.
-const MAX_CONDITIONS: usize = 100;
+/// Maximum number of delays.
+const MAX_DELAYS: usize = 100;
+/// Maximum number of repetitions.
+const MAX_REPETITIONS: u32 = 100;
 /// Maximum injected delay.
 const MAX_LINK_DELAY: TimeSpan = TimeSpan::from_secs(10);
 /// Default delays.
@@ -34,6 +35,8 @@ const USUAL: [TimeSpan; 6] = [
     TimeSpan::from_millis(100),
 ];
 
+/// Methods that the reference answers; all are its default.
+const OF_REFERENCE: [Method; 2] = [Method::Poll, Method::Wait];
 /// Default numbers of observers of the reference.
 const OBSERVERS: [u32; 3] = [1, 8, 64];
 /// Default numbers of neighbors.
@@ -51,122 +54,71 @@ const ROW_DELAYS: [DelayShape; 5] = [
     DelayShape::HeavyTailed,
 ];
 
-/// The settings of `calibrate`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Measurement")]
-pub struct CalibrateSettings {
+settings! {
+    /// The settings of `calibrate`.
+    CalibrateSettings;
+    /// A `calibrate` measurement.
+    CalibratePlan(given, targets);
+
+    [Measurement]
     /// How to observe that a row is visible, as for `lag` [default: {default}]
     ///
     /// With --reference poll and wait, which is its default.
-    #[arg(long, value_name = "METHOD[,…]|all")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<Methods>,
+    only method "METHOD[,…]|all": Methods = given.default_methods(), methods_of(given.is_of_reference());
 
     /// One-way delays of the replication link; 0 is always added [default: {default}]
-    #[arg(long = "link-delay", value_name = "TIME,…", value_delimiter = ',')]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link_delays: Option<Vec<TimeSpan>>,
+    #[arg(long = "link-delay", value_delimiter = ',')]
+    only link_delays "TIME,…" if (!given.is_of_reference()): Vec<TimeSpan> = USUAL.to_vec(), delays_of_link;
 
     /// Rounds at each delay, in each repetition [default: {default}]
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rounds: Option<u64>,
+    rounds "N": u64 = 200;
 
     /// Repetitions of all delays, in alternating order [default: {default}]
     ///
     /// With --reference the default is 1.
-    #[arg(long, value_name = "N")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repetitions: Option<u32>,
+    repetitions "N": u32 = if given.is_of_reference() { 1 } else { 4 }, from_to(1, MAX_REPETITIONS, "");
 
     /// Write one row per interval (open loop) [default: {default}]
     ///
     /// The default is near a multiple of no default delay.
-    #[arg(long, value_name = "TIME")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval: Option<TimeSpan>,
+    // A row would arrive at the time of the next write.
+    only interval "TIME": TimeSpan = TimeSpan::from_millis(13), at_most(MINUTE, "the interval between rows");
 
     /// Measure servers of Replimeter that choose when each row is visible
     ///
     /// Their instants are on the clock of the run, so the error of poll and wait is known apart from what real
     /// servers add. No sandbox is started.
-    #[arg(long, action = ArgAction::SetTrue)]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reference: Option<bool>,
+    #[arg(action = ArgAction::SetTrue)]
+    only reference: Option<bool>;
 
     /// Replicas of the reference, each with an observer [default: 1,8,64]
-    #[arg(
-        long,
-        value_name = "N,…",
-        value_delimiter = ',',
-        requires = "reference"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observers: Option<Vec<u32>>,
+    #[arg(value_delimiter = ',', requires = "reference")]
+    only observers "N,…" if (given.is_of_reference()): Vec<u32> = OBSERVERS.into();
 
     /// Threads that compute without a pause, as a load [default: 0,2]
-    #[arg(
-        long,
-        value_name = "N,…",
-        value_delimiter = ',',
-        requires = "reference"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub neighbors: Option<Vec<u32>>,
+    #[arg(value_delimiter = ',', requires = "reference")]
+    only neighbors "N,…" if (given.is_of_reference()): Vec<u32> = NEIGHBORS.into();
 
     /// Delays of rows [default: 0s,1ms,100ms,bimodal,heavy-tailed]
     ///
     /// A time; bimodal: 1 ms for 70 % of the rows, else 20 ms; heavy-tailed: log-normal with a median of 1 ms, σ = 1.5,
     /// at most 100 ms. Rows become visible in the order of their writes.
-    #[arg(
-        long = "row-delay",
-        value_name = "TIME|SHAPE,…",
-        value_delimiter = ',',
-        requires = "reference"
-    )]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub row_delays: Option<Vec<DelayShape>>,
+    #[arg(long = "row-delay", value_delimiter = ',', requires = "reference")]
+    only row_delays "TIME|SHAPE,…" if (given.is_of_reference()): Vec<DelayShape> = ROW_DELAYS.into();
 
     /// Keep this machine's idle cores from halting [default: {default}]
-    ///
-    /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_awake: Option<bool>,
+    keep_awake;
+    real_time;
 
-    /// Give measuring threads real-time priority [default: on without local servers]
-    ///
-    /// They then do not wait for a busy core. Where servers run on this machine they would take its cores from them, which
-    /// raises the lag.
-    #[arg(long, value_name = "ON|OFF", value_parser = on_off(), help_heading = "Client")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub real_time: Option<bool>,
-}
-
-/// A `calibrate` measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CalibratePlan {
+    plan
     /// What is varied.
-    pub conditions: Conditions,
-    /// Number of repetitions of all conditions.
-    pub repetitions: u32,
+    conditions: Conditions = if given.is_of_reference() {
+        Conditions::Reference(ReferencePlan { observers, neighbors, delays: row_delays })
+    } else {
+        Conditions::LinkDelays(link_delays)
+    };
     /// The measurement under each condition.
-    pub lag: LagPlan,
-}
-
-impl CalibratePlan {
-    /// Returns the number of rounds under each condition, in each repetition.
-    #[must_use]
-    pub fn rounds(&self) -> u64 {
-        match self.lag.writes {
-            WritePattern::Rounds {
-                until: StopCondition::Rounds(rounds),
-                ..
-            } => rounds,
-            _ => 0,
-        }
-    }
+    lag: LagPlan = given.lag(targets, rounds, interval)?;
 }
 
 /// What a calibration varies.
@@ -197,66 +149,88 @@ impl Settings for CalibrateSettings {
         &mut self,
         target: &mut TargetSettings,
     ) -> Result<(Vec<Target>, CalibratePlan), PlanError> {
-        let interval = self.interval.unwrap_or_default();
-        at_most(MINUTE, "the interval between rows")("interval", &interval)?;
-        let longest = self.link_delays.iter().flatten().max().copied();
-        let longest = longest.unwrap_or_default();
-        at_most(MAX_LINK_DELAY, "an injected delay")("link_delays", &longest)?;
-        let reference = self.reference == Some(true);
-        let of_reference =
-            self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some();
-        if of_reference && !reference {
-            return contradiction(
-                "observers, neighbors and row-delays are those of the reference; add reference = true",
-            );
-        }
-        if reference {
-            return self.reference_plan(target).map(|plan| (Vec::new(), plan));
-        }
-        check_target(target)?;
-        quiet(target);
-        let targets = target.plan()?;
-        let delays = self.link_delays.get_or_insert_with(|| USUAL.to_vec());
-        delays.push(TimeSpan::from_secs(0));
-        delays.sort_unstable();
-        delays.dedup();
-        if delays.len() < 2 {
-            return contradiction("calibrate requires a delay above 0, such as 5ms");
-        }
-        if delays.len() > MAX_CONDITIONS {
-            return contradiction("calibrate accepts at most 100 delays");
-        }
-        let link_delays = delays.clone();
-        self.method.get_or_insert(Methods::All);
-        let plan = CalibratePlan {
-            conditions: Conditions::LinkDelays(link_delays),
-            repetitions: self.repetitions(4)?,
-            lag: self.lag(&targets)?,
+        let targets = if self.is_of_reference() {
+            self.check_reference(target)?;
+            Vec::new()
+        } else {
+            if self.observers.is_some() || self.neighbors.is_some() || self.row_delays.is_some() {
+                return contradiction(
+                    "observers, neighbors and row-delays are those of the reference; add reference = true",
+                );
+            }
+            check_target(target)?;
+            quiet(target);
+            target.plan()?
         };
+        self.link_delays
+            .iter_mut()
+            .for_each(|delays| delays.push(TimeSpan::from_secs(0)));
+        ascending(&mut self.link_delays);
+        ascending(&mut self.observers);
+        ascending(&mut self.neighbors);
+        ascending(&mut self.row_delays);
+        let plan = Self::resolve(self, &targets)?;
         Ok((targets, plan))
     }
 }
 
+/// Sorts the values of a list, and leaves each once.
+fn ascending<T: Ord>(list: &mut Option<Vec<T>>) {
+    if let Some(values) = list {
+        values.sort_unstable();
+        values.dedup();
+    }
+}
+
+/// Checks the delays of the link, of which the first is 0.
+fn delays_of_link(field: &str, delays: &Vec<TimeSpan>) -> Result<(), PlanError> {
+    let longest = delays.last().copied().unwrap_or_default();
+    at_most(MAX_LINK_DELAY, "an injected delay")(field, &longest)?;
+    match delays.len() {
+        0..2 => contradiction("calibrate requires a delay above 0, such as 5ms"),
+        2..=MAX_DELAYS => Ok(()),
+        _ => contradiction("calibrate accepts at most 100 delays"),
+    }
+}
+
+/// Rejects methods that the reference has no answer to.
+fn methods_of(reference: bool) -> impl Fn(&str, &Methods) -> Result<(), PlanError> {
+    move |_, methods| match methods {
+        Methods::Named(named) if named.iter().all(|one| OF_REFERENCE.contains(one)) => Ok(()),
+        _ if reference => contradiction("the reference supports the methods poll and wait only"),
+        _ => Ok(()),
+    }
+}
+
 impl CalibrateSettings {
-    fn repetitions(&mut self, usual: u32) -> Result<u32, PlanError> {
-        let repetitions = *self.repetitions.get_or_insert(usual);
-        if repetitions == 0 || repetitions as usize > MAX_CONDITIONS {
-            return contradiction("repetitions must be from 1 to 100");
+    /// Returns whether the reference is measured, not a sandbox.
+    fn is_of_reference(&self) -> bool {
+        self.reference == Some(true)
+    }
+
+    fn default_methods(&self) -> Methods {
+        match self.is_of_reference() {
+            true => Methods::Named(OF_REFERENCE.into()),
+            false => Methods::All,
         }
-        Ok(repetitions)
     }
 
     /// Returns the measurement under each condition.
-    fn lag(&mut self, targets: &[Target]) -> Result<LagPlan, PlanError> {
-        // Not near a multiple of a delay: a row would arrive at the time of the next write.
-        let interval = *self.interval.get_or_insert(TimeSpan::from_millis(13));
+    fn lag(
+        &mut self,
+        targets: &[Target],
+        rounds: u64,
+        interval: TimeSpan,
+    ) -> Result<LagPlan, PlanError> {
         let mut lag = LagSettings {
             method: self.method.clone(),
             starts: Some(1),
-            rounds: Some(*self.rounds.get_or_insert(200)),
+            rounds: Some(rounds),
             pace: Some(Pace::Interval(interval)),
             row_arrivals: Some(Arrivals::Constant),
             warm_up: Some(WarmUp::Rounds(WARM_UP)),
+            // It stands in for the true instants, which the reference knows.
+            floor_rounds: self.is_of_reference().then_some(0),
             keep_awake: self.keep_awake,
             real_time: self.real_time,
             ..LagSettings::default()
@@ -266,56 +240,26 @@ impl CalibrateSettings {
         Ok(plan)
     }
 
-    /// Fills in the defaults of a run against the reference.
-    fn reference_plan(&mut self, target: &TargetSettings) -> Result<CalibratePlan, PlanError> {
+    /// Checks what is given for the reference.
+    fn check_reference(&self, target: &TargetSettings) -> Result<(), PlanError> {
         if *target != TargetSettings::default() {
             return contradiction("the reference has servers of its own; remove the target");
         }
         if self.link_delays.is_some() {
             return contradiction("the reference has no link; give its delays as row-delays");
         }
-        let methods = [Method::Poll, Method::Wait];
-        let wanted = self
-            .method
-            .get_or_insert_with(|| Methods::Named(methods.into()));
-        if !matches!(wanted, Methods::Named(named) if named.iter().all(|one| methods.contains(one)))
-        {
-            return contradiction("the reference supports the methods poll and wait only");
-        }
-        let observers = self.observers.get_or_insert_with(|| OBSERVERS.into());
-        let neighbors = self.neighbors.get_or_insert_with(|| NEIGHBORS.into());
-        let delays = self.row_delays.get_or_insert_with(|| ROW_DELAYS.into());
-        if observers.is_empty() || neighbors.is_empty() || delays.is_empty() {
+        let empty = [&self.observers, &self.neighbors]
+            .iter()
+            .any(|list| list.as_ref().is_some_and(Vec::is_empty));
+        if empty || self.row_delays.as_ref().is_some_and(Vec::is_empty) {
             return contradiction("observers, neighbors and row-delays need a value each");
         }
-        if observers.contains(&0)
-            || observers
-                .iter()
-                .chain(&*neighbors)
-                .any(|one| *one > MAX_THREADS)
-        {
+        let observers = self.observers.iter().flatten();
+        let threads = observers.clone().chain(self.neighbors.iter().flatten());
+        if observers.min() == Some(&0) || threads.max() > Some(&MAX_THREADS) {
             return contradiction("observers must be from 1 to 256, neighbors at most 256");
         }
-        observers.sort_unstable();
-        observers.dedup();
-        neighbors.sort_unstable();
-        neighbors.dedup();
-        delays.sort_unstable();
-        delays.dedup();
-        let reference = ReferencePlan {
-            observers: observers.clone(),
-            neighbors: neighbors.clone(),
-            delays: delays.clone(),
-        };
-        let repetitions = self.repetitions(1)?;
-        let mut lag = self.lag(&[])?;
-        // The floor stands in for the true instants, which are known here.
-        lag.floor_rounds = 0;
-        Ok(CalibratePlan {
-            conditions: Conditions::Reference(reference),
-            repetitions,
-            lag,
-        })
+        Ok(())
     }
 }
 

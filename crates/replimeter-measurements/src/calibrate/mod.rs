@@ -151,7 +151,7 @@ Terms of the report:
         let plan = &request.plan;
         effects.written_targets();
         let all = |parts: usize| {
-            let rows = plan.rounds() * parts as u64 * u64::from(plan.repetitions);
+            let rows = plan.rounds * parts as u64 * u64::from(plan.repetitions);
             format!("1 writer, {rows} rows in total")
         };
         let methods = plan.lag.method.wanted().len();
