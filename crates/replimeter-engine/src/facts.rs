@@ -123,22 +123,19 @@ impl ServerFacts {
             (name.clone(), shown.to_owned())
         });
         ServerRecord {
-            shape: String::new(),
             name: session.name().to_owned(),
             address: session.address(),
             dialect: self.engine.name().to_owned(),
             version: format!("{} {}", self.version, self.get("version_comment"))
                 .trim()
                 .to_owned(),
-            mode: None,
-            receives_from: None,
             tls: if session.tls() {
                 "encrypted".to_owned()
             } else {
                 "plain".to_owned()
             },
             variables: blanked.collect(),
-            replication: BTreeMap::new(),
+            ..ServerRecord::default()
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod follow;
 pub mod grants;
 pub mod identity;
 mod login_error;
+pub mod manifest;
 pub mod membership;
 pub mod namespace;
 pub mod node;

@@ -25,18 +25,25 @@ impl Engine {
     /// Returns the product's name.
     #[must_use]
     pub fn product(self) -> &'static str {
-        match self {
-            Self::MariaDb => "MariaDB",
-            Self::MySql => "MySQL",
-        }
+        self.names()[0]
     }
 
     /// Returns its name in shapes and manifests.
     #[must_use]
     pub fn name(self) -> &'static str {
+        self.names()[1]
+    }
+
+    fn names(self) -> [&'static str; 2] {
         match self {
-            Self::MariaDb => "mariadb",
-            Self::MySql => "mysql",
+            Self::MariaDb => ["MariaDB", "mariadb"],
+            Self::MySql => ["MySQL", "mysql"],
         }
     }
+}
+
+/// Returns the product of a family that a document names; a name that is unknown stays as it is.
+#[must_use]
+pub fn product(name: &str) -> &str {
+    Engine::named(name).map_or(name, |engine| engine.product())
 }

@@ -1,11 +1,11 @@
 //! `manifest.json`: machine, servers and settings of a run, without its figures.
 
-use std::{collections::BTreeMap, ptr};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use crate::{engine::Engine, replication::Mode};
+use crate::{engine::product, replication::Mode};
 
 /// The schema's name and version.
 pub const MANIFEST_SCHEMA: &str = "replimeter.manifest/1";
@@ -53,6 +53,20 @@ pub struct ServerRecord {
     pub variables: BTreeMap<String, String>,
     /// The replica's channel as it was before the run; empty for a primary.
     pub replication: BTreeMap<String, String>,
+    /// What its settings mean, by its engine; not in the document.
+    #[serde(skip)]
+    pub meaning: ServerMeaning,
+}
+
+/// What the settings of a server mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerMeaning {
+    /// When it waits for a replica, as a semi-synchronous primary: `after-sync` or `after-commit`; `None` when it does not wait.
+    pub wait_point: Option<&'static str>,
+    /// Whether its group takes writes at one member only.
+    pub single_primary: bool,
+    /// Its variables that affect the cost of replication, in the order in which they are shown.
+    pub notable: Vec<&'static str>,
 }
 
 impl ServerRecord {
@@ -64,169 +78,8 @@ impl ServerRecord {
             .split(['-', ' '])
             .next()
             .unwrap_or(&self.version);
-        format!(
-            "{} {number}",
-            Engine::named(&self.dialect).map_or(self.dialect.as_str(), |engine| engine.product())
-        )
+        format!("{} {number}", product(&self.dialect))
     }
-
-    /// Returns the value of the first of these variables that exists; names differ by engine and version.
-    #[must_use]
-    pub fn variable(&self, spellings: &[&str]) -> Option<&str> {
-        spellings
-            .iter()
-            .find_map(|name| self.variables.get(*name))
-            .map(String::as_str)
-    }
-
-    /// Returns whether one of these variables is on.
-    fn is_on(&self, spellings: &[&str]) -> bool {
-        self.variable(spellings)
-            .is_some_and(|value| matches!(value, "ON" | "1"))
-    }
-
-    /// Returns the cluster that it is a member of, by its settings: its mode, and the cluster's name.
-    /// `None` for a server that replicates by a channel.
-    fn cluster(&self) -> Option<(Mode, &str)> {
-        let named = |name: &str| {
-            self.variables
-                .get(name)
-                .map(String::as_str)
-                .filter(|value| !value.is_empty())
-        };
-        if !self.replication.is_empty() {
-            None
-        } else if self.is_on(&["wsrep_on"])
-            && named("wsrep_provider").is_some_and(|provider| provider != "none")
-        {
-            Some((
-                Mode::Galera,
-                named("wsrep_cluster_name").unwrap_or_default(),
-            ))
-        } else {
-            named("group_replication_group_name").map(|name| (Mode::Group, name))
-        }
-    }
-
-    /// Returns how it receives writes, and the name of its source, by its settings and channel status. The first of the
-    /// servers is written to; without a recorded channel status, all receive from it.
-    fn topology<'a>(&'a self, servers: &ShapeServers<'a>) -> (Mode, Option<String>) {
-        let Some(first) = servers.first.filter(|first| !ptr::eq(*first, self)) else {
-            let cluster = self.cluster();
-            return (cluster.map_or(Mode::None, |(mode, _)| mode), None);
-        };
-        if let Some(cluster) = self.cluster().filter(|own| first.cluster() == Some(*own)) {
-            return (cluster.0, None);
-        }
-        let source = servers
-            .source_of(self)
-            .filter(|source| !ptr::eq(*source, self));
-        let source = source.unwrap_or(first);
-        let waits = ptr::eq(source, first) && first.wait_point().is_some();
-        let mode = if waits && self.acknowledges() {
-            Mode::SemiSync
-        } else {
-            Mode::Async
-        };
-        (mode, Some(source.name.clone()))
-    }
-
-    /// Returns whether its group takes writes at one member only.
-    #[must_use]
-    pub fn single_primary(&self) -> bool {
-        self.is_on(&["group_replication_single_primary_mode"])
-    }
-
-    /// Returns whether it acknowledges receipt, as a replica.
-    fn acknowledges(&self) -> bool {
-        self.is_on(&[
-            "rpl_semi_sync_slave_enabled",
-            "rpl_semi_sync_replica_enabled",
-        ])
-    }
-
-    /// Returns when it waits for a replica, as a semi-synchronous primary: `after-sync` or `after-commit`; `None`
-    /// when it does not wait.
-    #[must_use]
-    pub fn wait_point(&self) -> Option<&'static str> {
-        if !self.is_on(&[
-            "rpl_semi_sync_master_enabled",
-            "rpl_semi_sync_source_enabled",
-        ]) {
-            return None;
-        }
-        let stated = self.variable(&[
-            "rpl_semi_sync_master_wait_point",
-            "rpl_semi_sync_source_wait_point",
-        ]);
-        Some(match stated {
-            Some("AFTER_SYNC") => "after-sync",
-            Some("AFTER_COMMIT") => "after-commit",
-            // The defaults of each engine.
-            _ if self.dialect == Engine::MySql.name() => "after-sync",
-            _ => "after-commit",
-        })
-    }
-}
-
-/// The servers of a shape.
-#[derive(Default)]
-struct ShapeServers<'a> {
-    first: Option<&'a ServerRecord>,
-    by_id: BTreeMap<&'a str, &'a ServerRecord>,
-    by_address: BTreeMap<&'a str, &'a ServerRecord>,
-}
-
-impl<'a> ShapeServers<'a> {
-    fn add(&mut self, server: &'a ServerRecord) {
-        self.first.get_or_insert(server);
-        if let Some(id) = server.variables.get("server_id") {
-            self.by_id.entry(id).or_insert(server);
-        }
-        self.by_address.entry(&server.address).or_insert(server);
-    }
-
-    /// Returns the server that another one receives from by its channel status: by the source's server id, which also
-    /// holds behind a link, or by the address.
-    fn source_of(&self, server: &ServerRecord) -> Option<&'a ServerRecord> {
-        let stated = |names: [&str; 2]| {
-            let mut names = names.iter();
-            names.find_map(|name| server.replication.get(*name))
-        };
-        let id = stated(["Source_Server_Id", "Master_Server_Id"]).filter(|id| *id != "0");
-        let by_address = || {
-            let host = stated(["Source_Host", "Master_Host"])?;
-            let port = stated(["Source_Port", "Master_Port"])?;
-            self.by_address.get(format!("{host}:{port}").as_str())
-        };
-        let by_id = id.and_then(|id| self.by_id.get(id.as_str()));
-        by_id.or_else(by_address).copied()
-    }
-}
-
-/// Adds how servers receive writes, and from whom, to records without it: of runs before it was recorded, and of servers
-/// that were started in a known mode.
-pub fn complete(servers: &mut [ServerRecord]) {
-    let mut shapes: BTreeMap<&str, ShapeServers<'_>> = BTreeMap::new();
-    for server in servers.iter() {
-        shapes.entry(&server.shape).or_default().add(server);
-    }
-    let topology = |server: &ServerRecord| match server.mode {
-        Some(_) => None,
-        None => Some(server.topology(&shapes[server.shape.as_str()])),
-    };
-    let found: Vec<_> = servers.iter().map(topology).collect();
-    for (server, found) in servers.iter_mut().zip(found) {
-        if let Some((mode, receives_from)) = found {
-            (server.mode, server.receives_from) = (Some(mode), receives_from);
-        }
-    }
-}
-
-fn completed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ServerRecord>, D::Error> {
-    let mut servers = Vec::deserialize(deserializer)?;
-    complete(&mut servers);
-    Ok(servers)
 }
 
 /// Setup of a sandbox.
@@ -285,46 +138,6 @@ impl SandboxRecord {
     }
 }
 
-/// Variables that affect the cost of replication; they come first.
-pub const NOTABLE: [&str; 36] = [
-    "binlog_format",
-    "sync_binlog",
-    "innodb_flush_log_at_trx_commit",
-    "innodb_flush_method",
-    "innodb_buffer_pool_size",
-    "innodb_doublewrite",
-    "log_slave_updates",
-    "log_replica_updates",
-    "slave_parallel_mode",
-    "slave_parallel_threads",
-    "slave_domain_parallel_threads",
-    "replica_parallel_type",
-    "replica_parallel_workers",
-    "replica_preserve_commit_order",
-    "rpl_semi_sync_master_enabled",
-    "rpl_semi_sync_source_enabled",
-    "rpl_semi_sync_slave_enabled",
-    "rpl_semi_sync_replica_enabled",
-    "rpl_semi_sync_master_wait_point",
-    "rpl_semi_sync_source_wait_point",
-    "rpl_semi_sync_master_timeout",
-    "rpl_semi_sync_source_timeout",
-    "gtid_mode",
-    "gtid_strict_mode",
-    "wsrep_on",
-    "wsrep_sync_wait",
-    "wsrep_slave_threads",
-    "wsrep_applier_threads",
-    "wsrep_retry_autocommit",
-    "wsrep_certify_nonPK",
-    "group_replication_consistency",
-    "group_replication_single_primary_mode",
-    "group_replication_flow_control_mode",
-    "group_replication_transaction_size_limit",
-    "max_allowed_packet",
-    "performance_schema",
-];
-
 /// What produced a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
@@ -340,7 +153,6 @@ pub struct Manifest {
     /// The machine.
     pub machine: Machine,
     /// The servers; the primary first.
-    #[serde(deserialize_with = "completed")]
     pub servers: Vec<ServerRecord>,
     /// The sandboxes, one for each shape; empty for the user's servers.
     pub sandboxes: Vec<SandboxRecord>,
@@ -349,99 +161,6 @@ pub struct Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cluster_and_wait_point_are_read_from_settings() {
-        let with = |dialect: &str, pairs: &[(&str, &str)]| ServerRecord {
-            dialect: dialect.to_owned(),
-            variables: pairs
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-                .collect(),
-            ..ServerRecord::default()
-        };
-        let node = with(
-            "mariadb",
-            &[
-                ("wsrep_on", "ON"),
-                ("wsrep_provider", "/galera.so"),
-                ("wsrep_cluster_name", "c"),
-            ],
-        );
-        assert_eq!(node.cluster(), Some((Mode::Galera, "c")));
-        let lone = with(
-            "mariadb",
-            &[
-                ("wsrep_on", "OFF"),
-                ("wsrep_provider", "none"),
-                ("wsrep_cluster_name", "my_wsrep_cluster"),
-            ],
-        );
-        assert_eq!((lone.cluster(), lone.wait_point()), (None, None));
-        let member = with(
-            "mysql",
-            &[
-                ("group_replication_group_name", "g"),
-                ("group_replication_single_primary_mode", "ON"),
-            ],
-        );
-        assert!(member.cluster() == Some((Mode::Group, "g")) && member.single_primary());
-        assert_eq!(
-            with("mysql", &[("group_replication_group_name", "")]).cluster(),
-            None
-        );
-        assert_eq!(
-            with("mysql", &[("rpl_semi_sync_source_enabled", "ON")]).wait_point(),
-            Some("after-sync")
-        );
-        assert_eq!(
-            with("mariadb", &[("rpl_semi_sync_master_enabled", "ON")]).wait_point(),
-            Some("after-commit")
-        );
-        let said = [
-            ("rpl_semi_sync_master_enabled", "ON"),
-            ("rpl_semi_sync_master_wait_point", "AFTER_SYNC"),
-        ];
-        assert_eq!(with("mariadb", &said).wait_point(), Some("after-sync"));
-    }
-
-    #[test]
-    fn recorded_relations_are_kept_and_missing_ones_derived() {
-        let server = |name: &str, source: &str| {
-            let mut server = ServerRecord {
-                name: name.to_owned(),
-                address: format!("{name}:1"),
-                ..ServerRecord::default()
-            };
-            let mut add = |key: &str, value: &str| {
-                server.replication.insert(key.to_owned(), value.to_owned());
-            };
-            if !source.is_empty() {
-                add("Master_Host", source);
-                add("Master_Port", "1");
-            }
-            server
-        };
-        let mut servers = [
-            server("a", ""),
-            server("b", "a"),
-            server("c", "b"),
-            server("d", ""),
-        ];
-        servers[3].mode = Some(Mode::Group);
-        complete(&mut servers);
-        let found = servers.map(|server| (server.mode.unwrap(), server.receives_from));
-        let from = |name: &str| (Mode::Async, Some(name.to_owned()));
-        assert_eq!(
-            found,
-            [
-                (Mode::None, None),
-                from("a"),
-                from("b"),
-                (Mode::Group, None)
-            ]
-        );
-    }
 
     #[test]
     fn titles_are_short() {

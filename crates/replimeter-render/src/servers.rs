@@ -1,16 +1,14 @@
 //! The list of servers.
 
-use replimeter_model::servers::{ServerRow, ServersDocument};
+use replimeter_model::{
+    engine::product,
+    servers::{ServerRow, ServersDocument},
+};
 
 use crate::report::{Block, Cell, Report, Table};
 
-fn product(row: &ServerRow) -> String {
-    let product = match row.engine.as_str() {
-        "mariadb" => "MariaDB",
-        "mysql" => "MySQL",
-        other => other,
-    };
-    format!("{product} {}", row.version)
+fn title(row: &ServerRow) -> String {
+    format!("{} {}", product(&row.engine), row.version)
 }
 
 /// Returns the servers, then their missing capabilities and unusable programs.
@@ -22,7 +20,7 @@ pub fn report(document: &ServersDocument) -> Report {
     };
     // A server's capabilities are below its program, since they do not fit next to it.
     let lines = document.results.iter().flat_map(|row| {
-        let program = [product(row), row.origin.clone(), row.program.clone()];
+        let program = [title(row), row.origin.clone(), row.program.clone()];
         let abilities = [String::new(), String::new(), row.abilities.join(", ")];
         [program, abilities].map(|line| line.map(Cell::from).to_vec())
     });
@@ -37,7 +35,7 @@ pub fn report(document: &ServersDocument) -> Report {
         missing.map(|one| {
             format!(
                 "{} does not support {}: {}",
-                product(row),
+                title(row),
                 one.ability,
                 one.hint
             )

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use replimeter_engine::dialect::variables;
 use replimeter_model::{
     compare::SettingDifference,
-    manifest::{Manifest, NOTABLE},
+    manifest::Manifest,
     warning::{Warning, WarningCode},
 };
 use serde_json::Value;
@@ -18,49 +19,6 @@ pub struct Documents {
     /// The text of `plan.toml`.
     pub plan: String,
 }
-
-/// Variables that affect the comparison, besides the notable ones.
-const DECIDING: [&str; 2] = ["binlog_row_image", "log_bin"];
-
-/// Variables specific to one start or location of a server: they always differ, and do not matter.
-const OF_ONE_START: [&str; 36] = [
-    "admin_port",
-    "aria_log_dir_path",
-    "bind_address",
-    "error_count",
-    "general_log_file",
-    "group_replication_group_name",
-    "group_replication_group_seeds",
-    "group_replication_local_address",
-    "hostname",
-    "identity",
-    "in_transaction",
-    "insert_id",
-    "last_insert_id",
-    "log_error",
-    "mysqlx_port",
-    "pid_file",
-    "port",
-    "proxy_user",
-    "pseudo_thread_id",
-    "rand_seed1",
-    "rand_seed2",
-    "report_host",
-    "report_port",
-    "server_id",
-    "server_uid",
-    "server_uuid",
-    "slow_query_log_file",
-    "socket",
-    "timestamp",
-    "warning_count",
-    "wsrep_cluster_address",
-    "wsrep_cluster_name",
-    "wsrep_node_address",
-    "wsrep_node_incoming_address",
-    "wsrep_provider_options",
-    "wsrep_sst_receive_address",
-];
 
 /// Differences between the sides, and between the runs of one side.
 #[derive(Default)]
@@ -146,17 +104,12 @@ fn by_role(pairs: &BTreeSet<(&str, &str)>) -> String {
     }
 }
 
-fn variables(manifest: &Manifest) -> BTreeMap<&str, String> {
+fn variables_of(manifest: &Manifest) -> BTreeMap<&str, String> {
     let mut pairs: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
     for server in &manifest.servers {
         for (name, value) in &server.variables {
-            let position = name.starts_with("gtid_")
-                && !matches!(
-                    name.as_str(),
-                    "gtid_mode" | "gtid_strict_mode" | "gtid_domain_id"
-                );
             // Paths do not affect what the server does.
-            if OF_ONE_START.contains(&name.as_str()) || position || value.starts_with('/') {
+            if variables::is_of_one_start(name) || value.starts_with('/') {
                 continue;
             }
             pairs
@@ -211,9 +164,8 @@ fn servers(manifest: &Manifest, set: &mut impl FnMut(&str, &str, String)) {
         .collect();
     let titles = titles.iter().map(|(role, title)| (*role, title.as_str()));
     set("version", "servers", by_role(&titles.collect()));
-    for (name, value) in variables(manifest) {
-        let deciding = NOTABLE.contains(&name) || DECIDING.contains(&name);
-        let kind = if deciding {
+    for (name, value) in variables_of(manifest) {
+        let kind = if variables::is_deciding(name) {
             "variable"
         } else {
             "other variable"

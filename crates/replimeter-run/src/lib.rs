@@ -33,7 +33,8 @@ pub use self::{
         outcome_of, to_measure,
     },
     recorded::{
-        Recorded, complete, incomplete_hint, of_files, read_json, read_value, require_directory,
+        Recorded, complete, incomplete_hint, of_files, read_json, read_manifest, read_value,
+        require_directory,
     },
     registry::{Entry, PlannedRun, Registry, Replayed, TrialUnit},
     screen::{Host, OutputReader, Screen, SourceOpener, json_text},

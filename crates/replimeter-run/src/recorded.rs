@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
-use replimeter_engine::catch_panic;
+use replimeter_engine::{catch_panic, manifest};
 use replimeter_model::{
     bug::REPORT_BUG,
     manifest::{MANIFEST_SCHEMA, Manifest},
@@ -51,7 +51,7 @@ impl Recorded {
         run.moved_to(absolute.display().to_string());
         Ok(Self {
             run,
-            manifest: read_json(dir, MANIFEST, MANIFEST_SCHEMA)?,
+            manifest: read_manifest(dir)?,
             plan: read_text(dir, PLAN)?,
         })
     }
@@ -225,7 +225,7 @@ pub fn complete(registry: &Registry, dir: &Path, stop: &AtomicBool) -> Result<()
         return Err(incomplete("it was cut off before it measured", again));
     }
     let plan = read_text(dir, PLAN)?;
-    let manifest = read_json(dir, MANIFEST, MANIFEST_SCHEMA)?;
+    let manifest = read_manifest(dir)?;
     let command = registry.plan(&plan, &CommandLineSettings::default())?;
     let entry = registry.get(command.name());
     let entry = entry.ok_or_else(|| unexpected("the plan's measurement is not known"))?;
@@ -329,6 +329,16 @@ pub fn read_value(dir: &Path, name: &str) -> Result<(String, Value), CliError> {
         schema.ok_or_else(|| unusable(&path, "it has no schema"))?,
         value,
     ))
+}
+
+/// Reads the manifest of a run.
+///
+/// # Errors
+/// If it cannot be read, or has another schema.
+pub fn read_manifest(dir: &Path) -> Result<Manifest, CliError> {
+    let mut read: Manifest = read_json(dir, MANIFEST, MANIFEST_SCHEMA)?;
+    manifest::complete(&mut read.servers);
+    Ok(read)
 }
 
 /// Reads a JSON document of this schema.

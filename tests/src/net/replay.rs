@@ -37,6 +37,7 @@ use hdrhistogram::{
     },
 };
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use replimeter_engine::manifest::complete;
 use replimeter_measurements::registry;
 use replimeter_model::manifest::Manifest;
 use replimeter_run::{
@@ -184,6 +185,8 @@ impl Recorded {
         let run = folder.join("run");
         let plan = fs::read_to_string(run.join(PLAN)).unwrap();
         let manifest = fs::read_to_string(run.join(MANIFEST)).unwrap();
+        let mut manifest: Manifest = serde_json::from_str(&manifest).unwrap();
+        complete(&mut manifest.servers);
         let command = command(&plan);
         let calls = lines(&folder.join(CALLS))
             .into_iter()
@@ -193,7 +196,7 @@ impl Recorded {
             run,
             command,
             plan,
-            manifest: serde_json::from_str(&manifest).unwrap(),
+            manifest,
             calls,
             scratch: TempDir::new().unwrap(),
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use replimeter_engine::manifest::complete;
 use replimeter_measurements::{
     across::{
         reproduce,
@@ -68,7 +69,10 @@ impl ReportData {
             let runs: Vec<_> = of.cases.iter().map(|case| read(&find(case).json)).collect();
             let manifest = |case: &String| -> Manifest {
                 let path = root().join(case).join("run/manifest.json");
-                serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+                let text = fs::read_to_string(path).unwrap();
+                let mut manifest: Manifest = serde_json::from_str(&text).unwrap();
+                complete(&mut manifest.servers);
+                manifest
             };
             let manifests: Vec<_> = of.cases.iter().map(manifest).collect();
             let sides: Vec<RunSide<'_>> = of

@@ -21,6 +21,7 @@ pub mod stages;
 pub mod stamp;
 pub mod statements;
 pub mod sync_reads;
+pub mod variables;
 pub mod waits;
 
 use std::{collections::BTreeMap, fmt};

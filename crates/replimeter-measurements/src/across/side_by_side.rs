@@ -49,7 +49,7 @@ impl<'a> RunSide<'a> {
                 mode_of(
                     &server.dialect,
                     mode.map_or(server.shape.as_str(), |mode| mode.name()),
-                    server.wait_point(),
+                    server.meaning.wait_point,
                 )
             });
         }

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use minijinja::{AutoEscape, Environment, Value, context, escape_formatter, value::Serde};
-use replimeter_model::{
-    manifest::{Manifest, NOTABLE},
-    replication::Mode,
-};
+use replimeter_model::manifest::Manifest;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
@@ -51,15 +48,8 @@ struct Server {
 
 fn servers(manifest: &Manifest) -> Vec<Server> {
     let servers = manifest.servers.iter().map(|server| {
-        // Every MariaDB has the variables of a cluster; they matter only in a cluster.
-        let matters = |name: &&&str| match () {
-            () if name.starts_with("wsrep_") => server.mode == Some(Mode::Galera),
-            () if name.starts_with("group_replication_") => server.mode == Some(Mode::Group),
-            () => true,
-        };
-        let notable = NOTABLE
-            .iter()
-            .filter(matters)
+        let notable = server.meaning.notable.iter();
+        let notable = notable
             .filter_map(|name| Some(((*name).to_owned(), server.variables.get(*name)?.clone())));
         let sandbox = manifest
             .sandboxes

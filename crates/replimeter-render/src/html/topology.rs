@@ -134,7 +134,7 @@ impl<'a> Relations<'a> {
     fn semi_sync(&self) -> Option<&'static str> {
         self.all
             .first()
-            .and_then(|first| first.wait_point())
+            .and_then(|first| first.meaning.wait_point)
             .filter(|_| {
                 let mut all = self.all.iter();
                 all.any(|server| server.mode == Some(Mode::SemiSync))
@@ -143,7 +143,7 @@ impl<'a> Relations<'a> {
 
     /// Returns the role of a server.
     fn role(&self, index: usize) -> &'static str {
-        let primaries = self.all[0].single_primary();
+        let primaries = self.all[0].meaning.single_primary;
         match (self.cluster, self.member[index], index) {
             (Some(Mode::Group), true, 0) if primaries => "primary of the group",
             (Some(Mode::Group), true, _) if primaries => "secondary of the group",
@@ -174,7 +174,9 @@ impl<'a> Relations<'a> {
         };
         match (self.cluster, self.semi_sync()) {
             (Some(Mode::Galera), _) => "Galera cluster".to_owned(),
-            (Some(_), _) if self.all[0].single_primary() => "group with one primary".to_owned(),
+            (Some(_), _) if self.all[0].meaning.single_primary => {
+                "group with one primary".to_owned()
+            }
             (Some(_), _) => "group with several primaries".to_owned(),
             (None, Some(point)) => format!("semi-sync {point}{chain}"),
             (None, None) if self.all.len() == 1 => "no replication".to_owned(),
@@ -368,7 +370,7 @@ fn drawing(shape: &str, all: &[&ServerRecord], link: Option<String>) -> Drawing 
 
 #[cfg(test)]
 mod tests {
-    use replimeter_model::manifest::complete;
+    use replimeter_engine::manifest::complete;
 
     use super::*;
 

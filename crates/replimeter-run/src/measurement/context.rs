@@ -29,7 +29,7 @@ use crate::{
     workloads::filling,
 };
 use replimeter_engine::{
-    Node,
+    Node, manifest,
     source::{Member, OpenContext, ServerSource, Servers},
 };
 use replimeter_instruments::{
@@ -45,7 +45,7 @@ use replimeter_instruments::{
 use replimeter_model::{
     host::FlushLatency,
     load::RatedLoad,
-    manifest::{self, MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
+    manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     plan::{CoreUse, Decision, Request, Settings},
     target::Target,
     time::Nanos,

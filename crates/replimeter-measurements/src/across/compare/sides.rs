@@ -6,6 +6,7 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
+use replimeter_engine::manifest::complete as complete_servers;
 use replimeter_model::{
     compare::ComparedRun,
     manifest::{MANIFEST_SCHEMA, Manifest},
@@ -119,9 +120,10 @@ impl ComparedDirectory {
         complete(registry, &dir, stop)?;
         let (place, summary) = document(&dir, SUMMARY, &schemas)?;
         let (_, manifest) = document(&dir, MANIFEST, &[MANIFEST_SCHEMA])?;
-        let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
+        let mut manifest: Manifest = serde_json::from_value(manifest).map_err(|error| {
             incomplete(&dir, &format!("{MANIFEST} is invalid ({})", plain(&error)))
         })?;
+        complete_servers(&mut manifest.servers);
         let plan = text(&dir, PLAN)?;
         let run = Self {
             dir,

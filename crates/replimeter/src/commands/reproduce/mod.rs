@@ -16,7 +16,7 @@ use replimeter_run::{
     cli_error::{CliError, FailureKind},
     machine,
     options::{CommandLineSettings, OutputForm},
-    publish_report, read_json, read_value,
+    publish_report, read_json, read_manifest, read_value,
     run_dir::{MANIFEST, RunDir, SUMMARY, write_json},
 };
 use sha2::{Digest, Sha256};
@@ -142,7 +142,7 @@ pub(crate) fn again(
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let mut document: ReproduceDocument = read_json(&dir, SUMMARY, REPRODUCE_SCHEMA)?;
     document.run_dir = dir.display().to_string();
-    let manifest: Manifest = read_json(&dir, MANIFEST, MANIFEST_SCHEMA)?;
+    let manifest = read_manifest(&dir)?;
     let mut texts = String::new();
     for experiment in &mut document.experiments {
         let mut runs = Vec::new();
