@@ -99,21 +99,21 @@ codes! {
     FilterSwallowsSchema = "filter-swallows-schema",
 
     /// Semi-synchronous replication is configured, and replication is asynchronous.
-    SemiSyncFallenBack = "semi-sync-fallen-back",
+    AcknowledgementFallenBack = "semi-sync-fallen-back",
     /// Semi-synchronous replication is configured, and no replica acknowledges.
-    SemiSyncNoClients = "semi-sync-no-clients",
+    AcknowledgementNoClients = "semi-sync-no-clients",
     /// The primary waits for more replicas than acknowledge.
-    SemiSyncWaitCount = "semi-sync-wait-count",
+    AcknowledgementWaitCount = "semi-sync-wait-count",
     /// The replica's side is on, the primary's is not.
-    SemiSyncPrimaryOff = "semi-sync-primary-off",
+    AcknowledgementPrimaryOff = "semi-sync-primary-off",
     /// The primary's side is on, the replica's is not.
-    SemiSyncReplicaOff = "semi-sync-replica-off",
+    AcknowledgementReplicaOff = "semi-sync-replica-off",
     /// The replica's side was enabled after its receiver had started.
-    SemiSyncReceiverNotRestarted = "semi-sync-receiver-not-restarted",
+    AcknowledgementReceiverNotRestarted = "semi-sync-receiver-not-restarted",
     /// Transactions were committed without an acknowledgement.
-    SemiSyncUnacknowledged = "semi-sync-unacknowledged",
+    AcknowledgementUnacknowledged = "semi-sync-unacknowledged",
     /// How semi-synchronous replication is set up.
-    SemiSyncSettings = "semi-sync-settings",
+    AcknowledgementSettings = "semi-sync-settings",
 
     /// The binary log is off.
     BinlogOff = "binlog-off",

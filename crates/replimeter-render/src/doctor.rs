@@ -345,7 +345,7 @@ mod tests {
         let long = "word ".repeat(60);
         let finding = |severity| Finding {
             severity,
-            code: FindingCode::SemiSyncReceiverNotRestarted,
+            code: FindingCode::AcknowledgementReceiverNotRestarted,
             node: None,
             message: long.clone(),
             hint: long.clone(),

@@ -11,7 +11,7 @@ const EXEMPT: [(&str, &str); 3] = [
         "a form of the verb fall back, and a key of documents",
     ),
     ("fallen_back_percent", "a key of documents"),
-    ("SemiSyncFallenBack", "a code of findings"),
+    ("AcknowledgementFallenBack", "a code of findings"),
 ];
 
 /// Adds the single words of the first column of a page's table.

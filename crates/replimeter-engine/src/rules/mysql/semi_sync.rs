@@ -64,7 +64,7 @@ fn of_primary(server: &Subject<'_>, primary: &PrimaryState) -> Vec<Finding> {
         };
         add(
             Severity::Warning,
-            Code::SemiSyncNoClients,
+            Code::AcknowledgementNoClients,
             format!(
                 "semi-synchronous replication is enabled, but no replica acknowledges: {effect}"
             ),
@@ -76,7 +76,7 @@ fn of_primary(server: &Subject<'_>, primary: &PrimaryState) -> Vec<Finding> {
     } else if !primary.active {
         add(
             Severity::Warning,
-            Code::SemiSyncFallenBack,
+            Code::AcknowledgementFallenBack,
             format!(
                 "semi-synchronous replication is enabled, but has fallen back to asynchronous: {} can acknowledge, it waits for {wait_for}",
                 number(*clients, "replica")
@@ -87,7 +87,7 @@ fn of_primary(server: &Subject<'_>, primary: &PrimaryState) -> Vec<Finding> {
     if *clients > 0 && wait_for > clients {
         add(
             Severity::Warning,
-            Code::SemiSyncWaitCount,
+            Code::AcknowledgementWaitCount,
             format!(
                 "it waits for {}, but only {clients} can acknowledge",
                 number(*wait_for, "replica")
@@ -101,7 +101,7 @@ fn of_primary(server: &Subject<'_>, primary: &PrimaryState) -> Vec<Finding> {
     if primary.unacknowledged > 0 {
         add(
             Severity::Warning,
-            Code::SemiSyncUnacknowledged,
+            Code::AcknowledgementUnacknowledged,
             format!(
                 "since it started, {} committed without an acknowledgement ({} with one), so not semi-synchronously",
                 number(primary.unacknowledged, "transaction"),
@@ -115,7 +115,7 @@ fn of_primary(server: &Subject<'_>, primary: &PrimaryState) -> Vec<Finding> {
     }
     add(
         Severity::Info,
-        Code::SemiSyncSettings,
+        Code::AcknowledgementSettings,
         format!(
             "semi-synchronous: wait point {}, waits for {wait_for} of {clients} replicas, for up to {timeout_ms} ms",
             primary.wait_point
@@ -138,7 +138,7 @@ fn of_replica(server: &Subject<'_>, channel: &Channel, source: &Subject<'_>) -> 
     let (severity, code, message, hint) = match (primary.enabled, own.enabled, own.active) {
         (true, true, false) if channel.running() => (
             Severity::Warning,
-            Code::SemiSyncReceiverNotRestarted,
+            Code::AcknowledgementReceiverNotRestarted,
             format!(
                 "its side of semi-synchronous replication is enabled but not in effect: it does not acknowledge to {source}"
             ),
@@ -154,7 +154,7 @@ fn of_replica(server: &Subject<'_>, channel: &Channel, source: &Subject<'_>) -> 
                 } else {
                     Severity::Warning
                 },
-                Code::SemiSyncReplicaOff,
+                Code::AcknowledgementReplicaOff,
                 format!(
                     "{source} is semi-synchronous, but this replica's side is off: it receives asynchronously"
                 ),
@@ -163,7 +163,7 @@ fn of_replica(server: &Subject<'_>, channel: &Channel, source: &Subject<'_>) -> 
         }
         (false, true, _) => (
             Severity::Warning,
-            Code::SemiSyncPrimaryOff,
+            Code::AcknowledgementPrimaryOff,
             format!(
                 "its side of semi-synchronous replication is enabled, but that of {source} is not: replication is asynchronous"
             ),

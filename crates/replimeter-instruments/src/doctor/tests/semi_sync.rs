@@ -41,7 +41,7 @@ fn semi_sync_in_effect_is_no_warning() {
         diagnosis.findings
     );
     assert_eq!(diagnosis.results[1].mode, Some(Mode::SemiSync));
-    assert!(found(&semi(|_, _| {}), FindingCode::SemiSyncSettings).is_some());
+    assert!(found(&semi(|_, _| {}), FindingCode::AcknowledgementSettings).is_some());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn ineffective_semi_sync_is_reported() {
     let inactive = semi(|primary, _| primary.active = false);
     assert_found(
         &inactive,
-        FindingCode::SemiSyncFallenBack,
+        FindingCode::AcknowledgementFallenBack,
         Severity::Warning,
         "primary",
     );
@@ -57,25 +57,25 @@ fn ineffective_semi_sync_is_reported() {
     let without_replicas = semi(|primary, _| (primary.active, primary.clients) = (false, 0));
     assert_found(
         &without_replicas,
-        FindingCode::SemiSyncNoClients,
+        FindingCode::AcknowledgementNoClients,
         Severity::Warning,
         "primary",
     );
     assert_eq!(
-        found(&without_replicas, FindingCode::SemiSyncFallenBack),
+        found(&without_replicas, FindingCode::AcknowledgementFallenBack),
         None
     );
     let stale = semi(|_, replica| *replica = (true, false));
     assert_found(
         &stale,
-        FindingCode::SemiSyncReceiverNotRestarted,
+        FindingCode::AcknowledgementReceiverNotRestarted,
         Severity::Warning,
         "replica1",
     );
     let primary_off = semi(|primary, _| *primary = PrimaryState::default());
     assert_found(
         &primary_off,
-        FindingCode::SemiSyncPrimaryOff,
+        FindingCode::AcknowledgementPrimaryOff,
         Severity::Warning,
         "replica1",
     );
@@ -83,28 +83,28 @@ fn ineffective_semi_sync_is_reported() {
     let spare = semi(|primary, replica| (primary.clients, *replica) = (1, (false, false)));
     assert_found(
         &spare,
-        FindingCode::SemiSyncReplicaOff,
+        FindingCode::AcknowledgementReplicaOff,
         Severity::Info,
         "replica1",
     );
     let alone = semi(|primary, replica| (primary.clients, *replica) = (0, (false, false)));
     assert_found(
         &alone,
-        FindingCode::SemiSyncReplicaOff,
+        FindingCode::AcknowledgementReplicaOff,
         Severity::Warning,
         "replica1",
     );
     let many = semi(|primary, _| primary.wait_for = 3);
     assert_found(
         &many,
-        FindingCode::SemiSyncWaitCount,
+        FindingCode::AcknowledgementWaitCount,
         Severity::Warning,
         "primary",
     );
     let missed = semi(|primary, _| primary.unacknowledged = 4);
     assert_found(
         &missed,
-        FindingCode::SemiSyncUnacknowledged,
+        FindingCode::AcknowledgementUnacknowledged,
         Severity::Warning,
         "primary",
     );
