@@ -183,7 +183,7 @@ fn ascending<T: Ord>(list: &mut Option<Vec<T>>) {
 }
 
 /// Checks the delays of the link, of which the first is 0.
-fn delays_of_link(field: &str, delays: &Vec<TimeSpan>) -> Result<(), PlanError> {
+fn delays_of_link(field: &str, delays: &[TimeSpan]) -> Result<(), PlanError> {
     let longest = delays.last().copied().unwrap_or_default();
     at_most(MAX_LINK_DELAY, "an injected delay")(field, &longest)?;
     match delays.len() {

@@ -1,16 +1,17 @@
 //! The context of a run: directory, clock, manifest, warnings and gathered state.
 
+mod servers;
 mod streaming;
 
 use std::{
     cell::{Cell, RefCell},
     path::PathBuf,
     rc::Rc,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::AtomicBool,
     time::Duration,
 };
 
-use super::advice::{log_ends, with_advice, with_log_end};
+use super::advice::with_log_end;
 use super::{
     Measurement, Plan,
     cores::{REFUSED, keep_awake, real_time},
@@ -19,18 +20,17 @@ use super::{
 };
 use crate::{
     cli_error::{CliError, FailureKind, unexpected},
-    event::{Event, Observer, Observers, Progress, Stage},
+    event::{Event, Observer, Observers, Stage},
     journal::Journal,
     machine,
     options::OutputArgs,
     run_dir::{JOURNAL, MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
     screen::Host,
     stream::SharedStream,
-    workloads::filling,
 };
 use replimeter_engine::{
-    Node, manifest,
-    source::{Member, OpenContext, ServerSource, Servers},
+    manifest,
+    source::{ServerSource, Servers},
 };
 use replimeter_instruments::{
     backlog::HeldAppliers,
@@ -38,13 +38,10 @@ use replimeter_instruments::{
     clock::Clock,
     host::{self, HostWatch},
     keep_awake::KeepAwake,
-    load::{BackgroundLoad, FillProgress, Workload},
     preflight::Cluster,
-    table::ProbeTable,
 };
 use replimeter_model::{
     host::FlushLatency,
-    load::RatedLoad,
     manifest::{MANIFEST_SCHEMA, Manifest, SandboxRecord, ServerRecord},
     plan::{CoreUse, Decision, Request, Settings},
     target::Target,
@@ -55,12 +52,7 @@ use replimeter_render::{
     rows::{Batch, RowFile, Rows},
     terminal,
 };
-
-/// Timeout of a server's replies outside the measuring path.
-const ANSWER: Duration = Duration::from_secs(5);
-
-/// Timeout for the replicas to apply the removal of the table.
-const REMOVAL: Duration = Duration::from_secs(5);
+pub use servers::to_measure;
 
 /// The surroundings of a plan that is run.
 pub(crate) struct RunSurroundings<'a> {
@@ -228,95 +220,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         };
         cx.warn(warnings);
         Ok(cx)
-    }
-
-    /// Starts, finds or prepares connections to the servers of a target.
-    fn open(&mut self, target: &Target) -> Result<Box<dyn Servers>, CliError> {
-        let observers = &self.observers;
-        let context = OpenContext {
-            say: &|text| observers.progress(Progress::new(Stage::Servers, text.to_owned())),
-            quiet: &|| observers.emit(Event::Quiet),
-            stop: self.stop,
-        };
-        let opened = self.servers.open(target, &context)?;
-        self.reached.add(opened.members());
-        self.watch.borrow_mut().servers(opened.members());
-        Ok(opened)
-    }
-
-    /// Starts, finds or connects to the servers of a target, measures, and closes them on every outcome.
-    ///
-    /// # Errors
-    /// When the servers cannot be opened, and those of `measure`.
-    pub fn on_servers<T>(
-        &mut self,
-        target: &Target,
-        measure: impl FnOnce(&mut Self, &mut dyn Servers) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
-        let mut servers = self.open(target)?;
-        let measured = measure(self, servers.as_mut());
-        self.close(servers);
-        measured
-    }
-
-    /// Like [`on_servers`](Self::on_servers), after checking the servers and writing them into the manifest.
-    ///
-    /// # Errors
-    /// When the servers cannot be opened or fail the check, the user stops the run, and those of `measure`.
-    pub fn on_checked<T, E: Into<CliError>>(
-        &mut self,
-        target: &Target,
-        check: impl FnOnce(&[Member]) -> Result<Cluster, E>,
-        measure: impl FnOnce(&mut Self, &mut dyn Servers, Cluster) -> Result<T, CliError>,
-    ) -> Result<T, CliError> {
-        self.on_servers(target, |cx, servers| {
-            cx.stage(Stage::Servers, "checking the servers");
-            let mut cluster =
-                check(&to_measure(servers)).map_err(|error| with_advice(error.into(), servers))?;
-            if cx.stop.load(Ordering::Relaxed) {
-                return Err(CliError::interrupted(
-                    "interrupted before the measurement began",
-                ));
-            }
-            cx.record_servers(servers.label(), servers, &mut cluster)?;
-            measure(cx, servers, cluster)
-        })
-    }
-
-    /// Creates the data of background loads and connects them. A replica has `patience` to apply the data.
-    pub fn background_load(
-        &self,
-        loads: &[RatedLoad],
-        workloads: &[Workload],
-        cluster: &mut Cluster,
-        patience: Duration,
-    ) -> Result<BackgroundLoad, CliError> {
-        self.stage(Stage::Prepare, "preparing the load");
-        Ok(BackgroundLoad::prepare(
-            loads,
-            workloads,
-            cluster,
-            &self.clock,
-            patience,
-            &mut |filled: &FillProgress| self.observers.progress(filling(filled)),
-            self.stop,
-        )?)
-    }
-
-    /// Removes the table, except from servers that will be removed anyway.
-    pub fn remove_table(
-        &mut self,
-        table: ProbeTable,
-        cluster: &mut Cluster,
-        servers: &dyn Servers,
-    ) {
-        self.stage(Stage::CleanUp, "removing the table");
-        if servers.is_temporary() {
-            table.abandon();
-        } else {
-            let found = table.remove(cluster, REMOVAL, self.stop);
-            self.warn(found);
-        }
     }
 
     /// Checks that every target is possible before the first is measured.
@@ -493,23 +396,6 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         write_json(&self.run_dir.file(MANIFEST), &self.manifest)
     }
 
-    /// Removes what was started for this run, and asks other servers what happened to them.
-    fn close(&mut self, servers: Box<dyn Servers>) {
-        let seen = std::mem::take(&mut self.seen);
-        self.warn(changes::changes(&seen));
-        self.log_ends = log_ends(servers.as_ref());
-        if servers.is_temporary() {
-            self.stage(Stage::CleanUp, "removing the sandbox");
-        }
-        if let Err(error) = servers.close() {
-            self.warn([Warning::new(
-                WarningCode::CleanUpIncomplete,
-                error.to_string(),
-                "start a sandbox again; that removes this one",
-            )]);
-        }
-    }
-
     /// Ends a run without a report: its warnings are printed here.
     pub(crate) fn abort(&self) {
         self.observers.emit(Event::Quiet);
@@ -589,16 +475,4 @@ fn are_given(targets: &[Target]) -> bool {
 /// number of groups grows with the logarithm of the time only.
 fn next_rows(now: Nanos) -> Nanos {
     now + Nanos((now.0 / 60).max(5_000_000_000))
-}
-
-/// Returns the servers with the timeout of a measurement: a slow server counts as unreachable.
-pub fn to_measure(servers: &dyn Servers) -> Vec<Member> {
-    let prompt = |member: &Member| Member {
-        node: Node {
-            answer: ANSWER,
-            ..member.node.clone()
-        },
-        ..member.clone()
-    };
-    servers.members().iter().map(prompt).collect()
 }

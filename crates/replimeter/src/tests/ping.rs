@@ -100,22 +100,21 @@ impl Measurement for Ping {
     }
 
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
-        let questions = *cx.plan;
         cx.on_servers(&cx.request.targets[0], |cx, servers| {
             cx.record_sandbox(servers.label(), servers.record(), Vec::new())?;
             let members = servers.members().iter();
             let sessions = members.map(|member| replimeter_engine::Session::open(&member.node));
             let mut sessions = sessions.collect::<Result<Vec<_>, _>>()?;
-            for number in 1..=questions {
+            for number in 1..=*cx.plan {
                 for session in &mut sessions {
                     let asked = cx.clock.now();
                     session.run("cannot ask", "SELECT 1")?;
                     let took = cx.clock.now() - asked;
                     cx.take((session.name().into(), asked, took))?;
                 }
-                let progress = Progress::new(Stage::Measure, "asking");
-                let progress = progress.done(number.into(), Some(questions.into()), "times");
-                cx.observers.progress(progress);
+                let asking = Progress::new(Stage::Measure, "asking");
+                cx.observers
+                    .progress(asking.done(number.into(), Some((*cx.plan).into()), "times"));
                 if cx.stop.load(Ordering::Relaxed) {
                     return Err(CliError::partial());
                 }
@@ -143,11 +142,10 @@ impl Measurement for Ping {
             let trip = trips.distribution();
             PingRow { server, trip }
         });
+        let rows = rows.collect();
         Concluded {
             target: run.target(run.request.targets[0].label(), Vec::new()),
-            results: PingResults {
-                rows: rows.collect(),
-            },
+            results: PingResults { rows },
             ..Concluded::default()
         }
     }
