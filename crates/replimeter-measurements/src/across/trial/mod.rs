@@ -192,9 +192,7 @@ impl Trial<'_> {
         let mut lost_in_a_row = 0;
         for number in 1..=self.document.max_pairs {
             let mut order = [0, 1];
-            if self.random.below(2) == 1 {
-                order.reverse();
-            }
+            self.random.shuffle(&mut order);
             let mut pair = TrialPair {
                 number,
                 first: SIDES[order[0]].to_owned(),
