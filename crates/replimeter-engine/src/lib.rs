@@ -6,6 +6,7 @@
 
 mod answer;
 mod attempt;
+mod commit_guard;
 pub mod control_group;
 pub mod dialect;
 mod driver;
@@ -33,6 +34,7 @@ mod unanswered;
 pub mod wire;
 
 pub use answer::check_answer;
+pub use commit_guard::{CommitGuard, Fallback};
 pub use driver::{Interrupter, call as catch_panic};
 pub use error::{ErrorKind, ServerError, unless_disconnected};
 pub use error_class::ErrorClass;

@@ -231,6 +231,33 @@ pub const NO_CLUSTER: &str = "it is in no Galera cluster and in no group";
 /// The privilege for reading the state of a cluster, as GRANT spells it.
 pub const CLUSTER_PRIVILEGE: &str = "SELECT ON `performance_schema`.*";
 
+/// Returns why a server that receives writes in this mode, as one of this number of servers, does not replicate; `None` if it does.
+///
+/// # Errors
+/// When the privilege is missing or the connection breaks.
+pub fn fault(
+    mode: Mode,
+    engine: Engine,
+    servers: usize,
+    session: &mut Session,
+) -> Result<Option<String>, ServerError> {
+    if !mode.has_members() {
+        let channels = dialect::channels(engine, session)?;
+        return Ok(match channels.first() {
+            Some(channel) => (!channel.running()).then(|| channel.state()),
+            None => Some("its channel no longer exists".to_owned()),
+        });
+    }
+    let state = ClusterState::read(mode, session)?;
+    let whole = match &state {
+        Some(ClusterState::Galera(node)) => node.synced() && node.size == servers as u64,
+        Some(ClusterState::Group(group)) => group.online() == servers,
+        None => false,
+    };
+    let left = || "it has left the cluster".to_owned();
+    Ok((!whole).then(|| state.map_or_else(left, |state| state.description())))
+}
+
 /// How a server takes part in replication.
 #[derive(Clone, Debug)]
 pub struct Membership {

@@ -45,6 +45,7 @@ pub mod tap;
 #[cfg(test)]
 mod tests;
 mod transaction;
+pub mod trial;
 
 pub use error::MeasureError;
 pub use error::check_interrupted;

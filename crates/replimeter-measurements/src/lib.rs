@@ -20,6 +20,7 @@ mod starts;
 mod tap;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod window_series;
 
 use std::sync::LazyLock;

@@ -295,6 +295,20 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
     }
 }
 
+/// Returns a call without members that are null or empty lists: they state nothing.
+fn stated(call: &Value) -> Value {
+    let nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    match call {
+        Value::Object(members) => members
+            .iter()
+            .filter(|(_, value)| !nothing(value))
+            .map(|(name, value)| (name.clone(), stated(value)))
+            .collect(),
+        Value::Array(all) => all.iter().map(stated).collect(),
+        _ => call.clone(),
+    }
+}
+
 /// Parses one line of a recorded run.
 fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, CliError> {
     let refuse = |reason: &str| {
@@ -307,7 +321,7 @@ fn read_call<T: Serialize + DeserializeOwned>(call: &Value) -> Result<T, CliErro
     let read = T::deserialize(call).map_err(|error| refuse(&error.to_string()))?;
     // A value that is not serialized again was not understood.
     match serde_json::to_value(&read) {
-        Ok(written) if written == *call => Ok(read),
+        Ok(written) if stated(&written) == stated(call) => Ok(read),
         _ => Err(refuse("it has unknown parts")),
     }
 }

@@ -102,6 +102,20 @@ impl RenamedKeys {
         old.any(|path| path.contains(root) || path.contains('*'))
     }
 
+    /// Returns whether an entry can concern a part of the value at this path, and not the whole value alone.
+    #[must_use]
+    pub fn go_below(&self, path: &str) -> bool {
+        let path = generic(path).0;
+        let below = |old: &String| {
+            let old = old.rsplit(':').next().unwrap_or(old);
+            let rest = old
+                .trim_start_matches(['+', '-'])
+                .strip_prefix(path.as_str());
+            old.starts_with('*') || rest.is_some_and(|rest| !rest.is_empty())
+        };
+        self.entries.keys().any(below)
+    }
+
     /// Returns today's name of a recorded path; `None` if it was removed.
     ///
     /// # Panics

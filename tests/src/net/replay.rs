@@ -70,9 +70,9 @@ fn renamed(names: &RenamedKeys, command: &str, recorded: Value) -> Value {
         return recorded;
     }
     let mut value = Value::Null;
-    for (path, leaf) in leaves(&recorded) {
+    for (path, part) in parts(&recorded, &|path| names.go_below(path)) {
         if let Some(path) = names.today(command, &path) {
-            put(&mut value, &path, leaf);
+            put(&mut value, &path, part);
         }
     }
     value
@@ -98,31 +98,38 @@ fn differences(recorded: &Value, now: &Value) -> Vec<String> {
 
 /// Returns every value that is neither an object nor a list, and every empty one, by path.
 fn leaves(value: &Value) -> BTreeMap<String, Value> {
-    fn walk(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
+    parts(value, &|_| true)
+}
+
+/// Returns the same, and objects and lists that are not `divided`, as a whole.
+fn parts(value: &Value, divided: &dyn Fn(&str) -> bool) -> BTreeMap<String, Value> {
+    type Divided<'a> = &'a dyn Fn(&str) -> bool;
+    fn walk(
+        value: &Value,
+        path: String,
+        divided: Divided<'_>,
+        found: &mut BTreeMap<String, Value>,
+    ) {
         match value {
-            Value::Object(map) if !map.is_empty() => {
+            Value::Object(map) if !map.is_empty() && divided(&path) => {
                 for (key, value) in map {
-                    walk(
-                        value,
-                        if path.is_empty() {
-                            key.clone()
-                        } else {
-                            format!("{path}.{key}")
-                        },
-                        found,
-                    );
+                    let path = match path.as_str() {
+                        "" => key.clone(),
+                        _ => format!("{path}.{key}"),
+                    };
+                    walk(value, path, divided, found);
                 }
             }
-            Value::Array(all) if !all.is_empty() => {
-                all.iter()
-                    .enumerate()
-                    .for_each(|(index, value)| walk(value, format!("{path}[{index}]"), found));
+            Value::Array(all) if !all.is_empty() && divided(&path) => {
+                for (index, value) in all.iter().enumerate() {
+                    walk(value, format!("{path}[{index}]"), divided, found);
+                }
             }
-            leaf => _ = found.insert(path, leaf.clone()),
+            whole => _ = found.insert(path, whole.clone()),
         }
     }
     let mut found = BTreeMap::new();
-    walk(value, String::new(), &mut found);
+    walk(value, String::new(), divided, &mut found);
     found
 }
 
@@ -157,7 +164,11 @@ fn put(mut place: &mut Value, path: &str, leaf: Value) {
                 .or_insert(Value::Null);
         }
     }
-    *place = leaf;
+    match (place, leaf) {
+        // A part that came from elsewhere is there.
+        (Value::Object(place), Value::Object(leaf)) => place.extend(leaf),
+        (place, leaf) => *place = leaf,
+    }
 }
 
 /// Returns the measurement of a plan.

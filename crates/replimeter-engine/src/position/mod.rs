@@ -7,7 +7,7 @@ mod written_id;
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use replimeter_model::{bug::REPORT_BUG, engine::Engine};
+use replimeter_model::{bug::REPORT_BUG, engine::Engine, replication::Mode};
 
 pub(crate) use self::gtid_set::joined;
 pub use self::{
@@ -133,11 +133,38 @@ impl Position {
         Self::read(engine, session, "SELECT @@GLOBAL.gtid_slave_pos")
     }
 
-    /// Reads the position of a member of a synchronous cluster that numbers its transactions itself: those that it has committed.
+    /// Reads the position of the server that is written to in a replication mode.
     ///
     /// # Errors
-    /// When it is no such member, or the connection breaks.
-    pub fn of_member(session: &mut Session) -> Result<Self, ServerError> {
+    /// When the server refuses, or the connection breaks.
+    pub fn written_in(
+        mode: Mode,
+        engine: Engine,
+        session: &mut Session,
+    ) -> Result<Self, ServerError> {
+        match mode {
+            Mode::Galera => Self::of_member(session),
+            _ => Self::written(engine, session),
+        }
+    }
+
+    /// Reads the position of another server in a replication mode.
+    ///
+    /// # Errors
+    /// When the server refuses, or the connection breaks.
+    pub fn applied_in(
+        mode: Mode,
+        engine: Engine,
+        session: &mut Session,
+    ) -> Result<Self, ServerError> {
+        match mode {
+            Mode::Galera => Self::of_member(session),
+            _ => Self::applied(engine, session),
+        }
+    }
+
+    /// Reads the position of a member of a synchronous cluster that numbers its transactions itself: those that it has committed.
+    fn of_member(session: &mut Session) -> Result<Self, ServerError> {
         let counters =
             session.pairs(OPERATION, "SHOW GLOBAL STATUS LIKE 'wsrep_last_committed'")?;
         let last = counters.values().next().and_then(|last| last.parse().ok());

@@ -8,12 +8,8 @@ mod writer;
 use std::time::Duration;
 
 use replimeter_engine::{
-    Node, ServerError, Session,
-    dialect::{Channel, acknowledgement},
-    facts::ServerFacts,
-    membership::Membership,
-    position::OriginServer,
-    source::Member,
+    CommitGuard, Fallback, Node, ServerError, Session, dialect::Channel, facts::ServerFacts,
+    membership::Membership, position::OriginServer, source::Member,
 };
 use replimeter_model::{
     replication::{Mode, Relation},
@@ -83,18 +79,13 @@ impl DiscoveredServer {
         }
     }
 
-    /// Returns, for a primary on which semi-synchronous replication was in effect: the transactions committed since
-    /// without an acknowledgement, and whether it is in effect now.
-    pub(crate) fn unacknowledged_since(&mut self) -> Result<Option<(u64, bool)>, ServerError> {
+    /// Returns how a primary whose commits waited for a replica has fallen back since; `None` for others.
+    pub(crate) fn fallback(&mut self) -> Result<Option<Fallback>, ServerError> {
         let before = self.membership.waits.as_ref();
-        let Some(before) = before.filter(|state| state.in_effect()) else {
-            return Ok(None);
-        };
-        let (now, _) = acknowledgement::state(&mut self.session)?;
-        Ok(now.map(|now| {
-            let missed = now.unacknowledged.saturating_sub(before.unacknowledged);
-            (missed, now.active)
-        }))
+        match before.filter(|state| state.in_effect()) {
+            Some(before) => CommitGuard::since(before).fallback(&mut self.session),
+            None => Ok(None),
+        }
     }
 
     /// Returns how GTIDs name what it wrote itself; `None` for a member of a cluster, where they name the cluster.

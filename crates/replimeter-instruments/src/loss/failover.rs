@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{ErrorClass, ErrorKind, Node, ServerError, Session, source::Faults};
+use replimeter_engine::{
+    ErrorClass, ErrorKind, Fallback, Node, ServerError, Session, source::Faults,
+};
 use replimeter_model::{bug::REPORT_BUG, time::Nanos};
 
 use super::{CrashContext, PAUSE, TAKEOVER_TIMEOUT, drain, patient, writers::WriterLoad};
@@ -92,11 +94,15 @@ pub(super) fn fail_primary(
 /// Returns the transactions that a semi-synchronous primary committed without an acknowledgement
 /// since its discovery.
 fn fallen_back(primary: &mut DiscoveredServer) -> Result<u64, ServerError> {
-    let Some((missed, active)) = primary.unacknowledged_since()? else {
-        return Ok(0);
-    };
-    // It was switched off, and nothing was written since.
-    Ok(if active { missed } else { missed.max(1) })
+    Ok(match primary.fallback()? {
+        None => 0,
+        Some(Fallback {
+            missed,
+            active: true,
+        }) => missed,
+        // It was switched off, and nothing was written since.
+        Some(Fallback { missed, .. }) => missed.max(1),
+    })
 }
 
 /// Waits for the replicas, promotes one and writes to it.

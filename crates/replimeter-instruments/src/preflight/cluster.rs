@@ -318,21 +318,13 @@ impl Cluster {
     /// # Errors
     /// When the primary does not answer.
     pub fn fall_back_reason(&mut self) -> Result<Option<String>, ServerError> {
-        let Some((missed, active)) = self.primary.unacknowledged_since()? else {
-            return Ok(None);
-        };
-        if active && missed == 0 {
-            return Ok(None);
-        }
-        let state = if active {
-            "is semi-synchronous again"
-        } else {
-            "is asynchronous now"
-        };
-        Ok(Some(format!(
-            "{} fell back from semi-synchronous to asynchronous replication during the run: {missed} transactions were committed without an acknowledgement, and it {state}",
-            self.primary.session
-        )))
+        let fallback = self.primary.fallback()?;
+        Ok(fallback.map(|fallback| {
+            format!(
+                "{} fell back from semi-synchronous to asynchronous replication during the run: {fallback}",
+                self.primary.session
+            )
+        }))
     }
 
     /// Returns the smallest `max_allowed_packet` of all servers, in bytes.

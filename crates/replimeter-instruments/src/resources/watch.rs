@@ -21,6 +21,11 @@ const ASK: Duration = Duration::from_secs(1);
 /// Shortest pause between readings, in which others get the state even if each reading waits for a frozen server.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// Nanoseconds in a second.
+const SECOND: i64 = 1_000_000_000;
+/// Maximum number of seconds of a load.
+const MAX_SECONDS: i64 = 36_000;
+
 /// State shared by the thread and its owner.
 struct Shared {
     state: Mutex<State>,
@@ -52,22 +57,35 @@ impl ResourceWatch {
     #[must_use]
     pub fn start(mut meter: Meter, every: Duration) -> Self {
         let first = meter.read();
-        let state = State {
-            meter,
-            readings: vec![first],
-            every: every.max(Duration::from_millis(1)),
-            ended: false,
-        };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            wake: Condvar::new(),
-        });
-        let watched = Arc::clone(&shared);
-        let thread = thread::Builder::new()
+        let mut watch = Self::of(meter, vec![first], every.max(Duration::from_millis(1)));
+        let watched = Arc::clone(&watch.shared);
+        watch.thread = thread::Builder::new()
             .name("resources".to_owned())
             .spawn(move || poll(&watched))
             .ok();
-        Self { shared, thread }
+        watch
+    }
+
+    /// Reads the counters only when it is asked to: a reading costs the servers time.
+    #[must_use]
+    pub fn on_request(meter: Meter) -> Self {
+        Self::of(meter, Vec::new(), Duration::MAX)
+    }
+
+    fn of(meter: Meter, readings: Vec<Reading>, every: Duration) -> Self {
+        let state = State {
+            meter,
+            readings,
+            every,
+            ended: false,
+        };
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                wake: Condvar::new(),
+            }),
+            thread: None,
+        }
     }
 
     /// Also reads the counters of these processes, from now on.
@@ -113,6 +131,20 @@ impl ResourceWatch {
             .collect()
     }
 
+    /// Returns the usage during a load, and in each of its whole seconds, for the first ten hours.
+    #[must_use]
+    pub fn of_load(&self, began: Nanos, counted: Nanos) -> (Vec<ServerUse>, Vec<Vec<ServerUse>>) {
+        // Nothing is known after the last reading.
+        let _ = self.read();
+        let seconds = (counted.0 / SECOND).clamp(0, MAX_SECONDS);
+        let whole = began + Nanos(seconds * SECOND);
+        let parts = u32::try_from(seconds).unwrap_or(0);
+        (
+            self.over(began, began + counted),
+            self.series(began, whole, parts),
+        )
+    }
+
     /// Ends the thread.
     pub fn finish(mut self) {
         self.end();
@@ -143,7 +175,7 @@ impl State {
                 index += 1;
                 index % 2 == 1
             });
-            self.every *= 2;
+            self.every = self.every.saturating_mul(2);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Aggregates blocks during the measurement.
 
 use crate::cost::blocks::CostBlocks;
-use replimeter_instruments::cost::{
-    Block,
-    results::{BlockRecord, SelfComparison, StartRecord},
+use replimeter_instruments::{
+    cost::results::{BlockRecord, SelfComparison, StartRecord},
+    load::GroupResult,
+    trial::Block,
 };
 use replimeter_model::engine::Engine;
 use replimeter_render::rows::Rows;
@@ -114,8 +115,12 @@ impl Accumulator {
             Call::Block(block) => {
                 let (row, side) = self.under_way;
                 self.blocks += 1;
-                if let Some(of) = self.all.get(row) {
-                    rows.add(record(&of.key, self.round(), self.blocks, &block));
+                if let (Some(of), Some(part)) = (self.all.get(row), block.parts.first()) {
+                    rows.add(BlockRecord {
+                        round: self.round(),
+                        block: self.blocks,
+                        ..record(&of.key, &block, &part.result)
+                    });
                 }
                 self.each(&[row], side, |condition| condition.record(&block));
             }
@@ -145,21 +150,19 @@ impl Accumulator {
 }
 
 /// Returns a block's row for the samples.
-fn record(key: &ConditionKey, round: u32, number: u32, block: &Block) -> BlockRecord {
-    let result = &block.result;
+fn record(key: &ConditionKey, block: &Block, result: &GroupResult) -> BlockRecord {
     let operations = (result.operations > 0).then_some(result.operations as f64);
-    let cpu: Vec<Option<f64>> = block.uses.iter().map(|used| used.cpu_us).collect();
+    let uses = block.used_until_applied().iter();
+    let cpu: Vec<Option<f64>> = uses.map(|used| used.cpu_us).collect();
     let per_operation =
         |us: Option<f64>| us.zip(operations).map(|(us, operations)| us / operations);
     BlockRecord {
-        round,
         engine: key.engine.name().to_owned(),
         mode: key.kind.name().to_owned(),
         wait_point: key.wait_point.map(|point| point.name().to_owned()),
         replicas: key.replicas,
         threads: key.threads,
         link_delay_us: key.delay.map(|delay| delay.0.as_secs_f64() * 1e6),
-        block: number,
         invalid: block.invalid.clone(),
         began_us: result.began.as_micros(),
         counted_us: result.counted.as_micros(),
@@ -172,5 +175,6 @@ fn record(key: &ConditionKey, round: u32, number: u32, block: &Block) -> BlockRe
         client_cpu_us_per_op: per_operation(Some(result.client_cpu.as_secs_f64() * 1e6)),
         behind: block.behind.iter().map(|(_, behind)| *behind).max(),
         caught_up_after_us: block.caught_up.map(|after| after.as_secs_f64() * 1e6),
+        ..BlockRecord::default()
     }
 }

@@ -1,15 +1,14 @@
 //! Aggregates the blocks of one row of the results.
 
-use replimeter_instruments::cost::{Block, results::ReplicaBehind, settings::LoggedMode};
-use replimeter_model::{
-    engine::Engine, load::LoadError, resources::ServerUse, sandbox::WaitPoint, time::Nanos,
-    time_span::TimeSpan,
+use replimeter_instruments::{
+    cost::{results::ReplicaBehind, settings::LoggedMode},
+    trial::Block,
 };
-use replimeter_run::workloads::add_errors;
+use replimeter_model::{engine::Engine, sandbox::WaitPoint, time_span::TimeSpan};
 use replimeter_stats::{series::distribution, signed::SignedHistogram};
 use serde::{Deserialize, Serialize};
 
-use crate::selected_blocks::BlockRates;
+use crate::trial::BlockTotals;
 
 /// The conditions of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,23 +64,12 @@ pub(super) struct Condition {
     pub(super) key: ConditionKey,
     pub(super) starts: Vec<StartBlocks>,
     pub(super) latency: SignedHistogram,
-    pub(super) uses: Vec<ServerUse>,
-    pub(super) operations: u64,
-    pub(super) statements: u64,
-    pub(super) counted_ns: i64,
-    pub(super) invalid: u64,
-    /// All blocks, also those that do not count.
-    pub(super) seen: Vec<BlockRates>,
+    pub(super) totals: BlockTotals,
     /// Starts that began, also those without a valid block.
     begun: u32,
     /// Blocks that some server did not apply in time.
     pub(super) unapplied: u64,
-    pub(super) retries: u64,
-    pub(super) failed: u64,
-    pub(super) errors: Vec<LoadError>,
     pub(super) behind: Vec<ReplicaBehind>,
-    pub(super) client_cpu_us: f64,
-    pub(super) client_delay_us: Option<f64>,
 }
 
 impl Condition {
@@ -90,20 +78,10 @@ impl Condition {
             key,
             starts: Vec::new(),
             latency: SignedHistogram::default(),
-            uses: Vec::new(),
-            operations: 0,
-            statements: 0,
-            counted_ns: 0,
-            invalid: 0,
-            seen: Vec::new(),
+            totals: BlockTotals::default(),
             begun: 0,
             unapplied: 0,
-            retries: 0,
-            failed: 0,
-            errors: Vec::new(),
             behind: Vec::new(),
-            client_cpu_us: 0.0,
-            client_delay_us: Some(0.0),
         }
     }
 
@@ -139,46 +117,26 @@ impl Condition {
 
     /// Adds a block of the current start.
     pub(super) fn record(&mut self, block: &Block) {
-        let result = &block.result;
-        let seconds = result.counted.0 as f64 / 1e9;
-        if seconds > 0.0 {
-            self.seen.push(BlockRates {
-                start: self.begun,
-                counts: block.invalid.is_none(),
-                disturbed: false,
-                disk_wait: None,
-                per_s: vec![("operations".to_owned(), result.operations as f64 / seconds)],
-            });
-        }
+        let Some(part) = block.parts.first() else {
+            return;
+        };
+        let result = &part.result;
+        let seconds = block.counted().0 as f64 / 1e9;
+        self.totals.see(self.begun, block, block.invalid.is_none());
         if block.invalid.is_some() {
-            self.invalid += 1;
+            self.totals.invalid += 1;
             return;
         }
-        self.retries += result
-            .retries
-            .iter()
-            .map(|retried| retried.count)
-            .sum::<u64>();
-        self.failed += result.failed;
-        add_errors(&mut self.errors, &result.errors);
         let operations = result.operations as f64;
         let Some(start) = self.starts.last_mut().filter(|_| seconds > 0.0) else {
             return;
         };
+        self.totals.add(block);
         start.throughput.push(operations / seconds);
-        let caught_up = block.caught_up.map(|caught_up| caught_up.as_secs_f64());
-        start
-            .sustained
-            .extend(caught_up.map(|caught_up| operations / (seconds + caught_up)));
-        self.unapplied += u64::from(caught_up.is_none() && !block.behind.is_empty());
-        self.counted_ns += result.counted.0;
-        self.operations += result.operations;
-        self.statements += result.statements;
-        self.client_cpu_us += result.client_cpu.as_secs_f64() * 1e6;
-        self.client_delay_us = self
-            .client_delay_us
-            .zip(result.client_delay)
-            .map(|(sum, delay)| sum + delay.as_secs_f64() * 1e6);
+        let applied = block.caught_up.map(|after| after.as_secs_f64());
+        let sustained = applied.map(|applied| operations / (seconds + applied));
+        start.sustained.extend(sustained);
+        self.unapplied += u64::from(applied.is_none() && !block.behind.is_empty());
         for (name, behind) in &block.behind {
             if !self.behind.iter().any(|known| known.name == *name) {
                 self.behind.push(ReplicaBehind {
@@ -193,12 +151,6 @@ impl Condition {
                 known.max = known.max.max(*behind);
             }
         }
-        for used in &block.uses {
-            match self.uses.iter_mut().find(|known| known.name == used.name) {
-                Some(known) => known.add(used),
-                None => self.uses.push(used.clone()),
-            }
-        }
         if result.operations == 0 {
             return;
         }
@@ -207,7 +159,8 @@ impl Condition {
             .mean
             .extend(result.service.mean().map(|nanos| nanos / 1e3));
         start.latency.merge(&result.service);
-        let cpu: Vec<Option<f64>> = block.uses.iter().map(|used| used.cpu_us).collect();
+        let uses = block.used_until_applied().iter();
+        let cpu: Vec<Option<f64>> = uses.map(|used| used.cpu_us).collect();
         start
             .primary_cpu
             .extend(cpu.first().copied().flatten().map(|cpu| cpu / operations));
@@ -226,12 +179,15 @@ impl Condition {
 
     /// Returns whether there are valid blocks without an operation.
     pub(super) fn idle(&self) -> bool {
-        !self.is_empty() && self.operations == 0
+        !self.is_empty() && self.totals.operations == 0
     }
 
     /// Returns the text of the first error, if there was one.
     pub(super) fn first_error(&self) -> Option<&str> {
-        self.errors.first().map(|error| error.message.as_str())
+        self.totals
+            .errors
+            .first()
+            .map(|error| error.message.as_str())
     }
 
     /// Returns the latencies of the valid blocks of all ended starts, and their name.
@@ -252,15 +208,5 @@ impl Condition {
             ),
             self.latency.clone(),
         )
-    }
-
-    /// Returns the measured time.
-    pub(super) fn counted(&self) -> Nanos {
-        Nanos(self.counted_ns)
-    }
-
-    /// Returns the number of invalid blocks.
-    pub(super) fn invalid(&self) -> u64 {
-        self.invalid
     }
 }

@@ -1,7 +1,6 @@
 //! Checks whether the figures are valid, and which warnings they need.
 
 use replimeter_instruments::cost::{
-    CATCH_UP,
     results::{CostRow, SelfComparison, SelfTest},
     settings::CostPlan,
 };
@@ -10,7 +9,7 @@ use replimeter_render::figures::count;
 use replimeter_run::{cli_error::CliError, workloads::NEAR_LIMIT};
 use replimeter_stats::binomial::Excess;
 
-use super::{accumulator::MeasuredMode, condition::Condition};
+use super::{accumulator::MeasuredMode, condition::Condition, starts::CATCH_UP};
 
 /// The expected share of differences in a self-test, at 95 % intervals.
 const EXPECTED: f64 = 0.05;
@@ -24,7 +23,7 @@ pub(super) fn invalid(all: &[Condition], self_test: Option<&SelfTest>) -> Option
             condition.key.threads
         )
     };
-    let fallen_back = |condition: &&Condition| condition.is_empty() && condition.invalid() > 0;
+    let fallen_back = |condition: &&Condition| condition.is_empty() && condition.totals.invalid > 0;
     if let Some(condition) = all.iter().find(fallen_back) {
         return Some(CliError::invalid(
             format!(
@@ -85,14 +84,14 @@ pub(super) fn judge(plan: &CostPlan, all: &[Condition], results: &[CostRow]) -> 
             "use --starts 5 or more",
         ));
     }
-    for condition in all.iter().filter(|condition| condition.invalid() > 0) {
+    for condition in all.iter().filter(|condition| condition.totals.invalid > 0) {
         warnings.push(Warning::new(
             WarningCode::FellBack,
             format!(
                 "{} at {} threads: {} blocks are excluded, because the primary fell back to asynchronous replication",
                 condition.key.kind.name(),
                 condition.key.threads,
-                count(condition.invalid())
+                count(condition.totals.invalid.into())
             ),
             "find out why the replica did not acknowledge before the timeout; `invalid` in samples.parquet has the reason for each block",
         ));

@@ -208,7 +208,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
                 .accumulator
                 .all
                 .iter()
-                .any(|condition| condition.invalid() > 0);
+                .any(|condition| condition.totals.invalid > 0);
             return result.and(match invalid {
                 true => Err(CliError::invalid(
                     "no valid blocks: semi-synchronous replication fell back in every block",
@@ -272,7 +272,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
         });
         warnings.extend(cut.map(CliError::warning));
         let labels: Vec<&str> = modes.iter().map(|mode| mode.label.as_str()).collect();
-        let took = Nanos(all.iter().map(|condition| condition.counted().0).sum());
+        let took = Nanos(all.iter().map(|condition| condition.totals.counted.0).sum());
         Concluded {
             nothing: rows.iter().all(|row| row.throughput.mean.is_none()),
             target: run.target(

@@ -127,24 +127,25 @@ impl Condition {
     }
 
     fn client(&self, limit: Option<f64>) -> CostClient {
-        let operations = (self.operations > 0).then_some(self.operations as f64);
-        let per_s =
-            (self.counted_ns > 0).then(|| self.statements as f64 * 1e9 / self.counted_ns as f64);
+        let totals = &self.totals;
+        let operations = (totals.operations > 0).then_some(totals.operations as f64);
+        let counted = totals.counted.0;
+        let per_s = (counted > 0).then(|| totals.statements as f64 * 1e9 / counted as f64);
         CostClient {
-            cpu_us_per_op: operations.map(|operations| self.client_cpu_us / operations),
+            cpu_us_per_op: operations.map(|operations| totals.client_cpu_us / operations),
             limit_per_s: limit,
             percent_of_limit: limit
                 .zip(per_s)
                 .filter(|(limit, _)| *limit > 0.0)
                 .map(|(limit, per_s)| per_s / limit * 100.0),
             delay_us_per_op: operations
-                .zip(self.client_delay_us)
+                .zip(totals.client_delay_us.filter(|_| !totals.delay_is_unknown))
                 .map(|(operations, delay)| delay / operations),
         }
     }
 
     fn row(&self, none: Option<&Self>, limit: Option<f64>, durability: &str) -> CostRow {
-        let key = &self.key;
+        let (key, totals) = (&self.key, &self.totals);
         CostRow {
             engine: key.engine.name().to_owned(),
             version: key.version.clone(),
@@ -160,13 +161,13 @@ impl Condition {
                 .iter()
                 .map(|start| start.throughput.len() as u64)
                 .sum(),
-            invalid_blocks: self.invalid,
-            selection: selection(&self.seen),
-            counted_us: self.counted_ns as f64 / 1e3,
-            operations: self.operations,
-            retries: self.retries,
-            failed: self.failed,
-            errors: self.errors.clone(),
+            invalid_blocks: totals.invalid.into(),
+            selection: selection(&totals.seen),
+            counted_us: totals.counted.as_micros(),
+            operations: totals.operations,
+            retries: totals.retries,
+            failed: totals.failed,
+            errors: totals.errors.clone(),
             throughput: self.throughput(),
             sustained: self.sustained(),
             latency: distribution(&self.latency),
@@ -178,10 +179,10 @@ impl Condition {
                 .filter(|none| none.key != *key)
                 .map(|none| self.added(none))
                 .unwrap_or_default(),
-            servers: self
-                .uses
+            servers: totals
+                .until_applied
                 .iter()
-                .map(|used| used.per_operation(self.operations))
+                .map(|used| used.per_operation(totals.operations))
                 .collect(),
             behind: self.behind.clone(),
             client: self.client(limit),
@@ -356,8 +357,8 @@ mod tests {
                 start.all_cpu.push(us);
                 (0..100).for_each(|_| start.latency.record(Nanos((us * 1e3) as i64)));
             }
-            condition.operations += 300;
-            condition.counted_ns += 3_000_000_000;
+            condition.totals.operations += 300;
+            condition.totals.counted.0 += 3_000_000_000;
             condition.end();
         }
         condition

@@ -1,17 +1,18 @@
 //! Starts the servers of one mode after another, and measures them under load.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use replimeter_engine::source::Servers;
 use replimeter_instruments::{
-    Listener,
     clock::Clock,
     cost::{
-        ConditionLoad, Event, ServersUnderTest,
         results::{CostResults, StartRecord},
         settings::{CostPlan, LoggedMode},
     },
     load::{FillProgress, Workload},
+    trial::{
+        BlockError, BlockProgress, ConditionLoad, ONE_KIND, Operations, Preparation, TrialServers,
+    },
 };
 use replimeter_model::{load::DataSize, random::Random, target::Target, time_span::TimeSpan};
 use replimeter_run::{
@@ -21,6 +22,12 @@ use replimeter_run::{
 };
 
 use super::{Cost, accumulator::Call, entries::CostEntry, results::rows};
+use crate::trial::shown;
+
+/// How long other servers may take to apply a block, so that its resource use includes it.
+pub(super) const CATCH_UP: Duration = Duration::from_secs(30);
+/// How long the client's own limit is measured.
+const LIMIT: Duration = Duration::from_secs(1);
 
 /// Typical start time of servers in seconds, for the estimate of the time left.
 const STARTING_S: f64 = 3.0;
@@ -188,30 +195,23 @@ impl Starts<'_> {
         let kind = entry.shape.mode.kind;
         let (clock, stop, observers) = (cx.clock, cx.stop, &cx.observers);
         let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(what));
-        let mut bench = ServersUnderTest::open(
-            servers.members(),
-            kind.mode,
-            self.workload,
-            self.size,
-            &clock,
-            &mut filled,
-            stop,
-        )?;
+        let preparation = Preparation {
+            mode: kind.mode,
+            workload: self.workload,
+            size: self.size,
+            by_time: false,
+        };
+        let mut bench =
+            TrialServers::open(servers.members(), &preparation, &clock, &mut filled, stop)?;
         self.met(cx, entry, servers, &bench)?;
         if kind == LoggedMode::NONE {
-            limits(cx, start, &mut bench)?;
+            self.limits(cx, start, &bench)?;
         }
         let mut order: Vec<usize> = (0..start.conditions.len()).collect();
         self.random.shuffle(&mut order);
-        for (place, index) in order.into_iter().enumerate() {
+        for index in order {
             let (threads, delay) = start.conditions[index];
             let left = self.left(clock);
-            if place > 0 {
-                let operation = "emptying the table, waiting for replicas";
-                let emptying = Progress::new(Stage::CleanUp, operation).part(what);
-                cx.observers.progress(emptying.with(left.clone()));
-                bench.empty(stop)?;
-            }
             if let Some(delay) = delay {
                 let faults = servers
                     .faults()
@@ -222,36 +222,74 @@ impl Starts<'_> {
                 row: start.first + index,
                 side: start.side,
             })?;
-            let (blocks, length) = self.plan.blocks();
-            let condition = ConditionLoad {
-                threads,
-                ramp: self.plan.warm_up.0,
-                blocks,
-                length: length.0,
-            };
+            let load = self.load(&bench, threads);
             let distance = delay.map_or_else(String::new, |delay| format!(", {delay} one way"));
-            let mut on = |event| match event {
-                Event::Rate(per_s) => {
-                    cx.observers.progress(
-                        Progress::new(Stage::Measure, "measuring")
-                            .part(format!("{what}, {threads} threads{distance}"))
-                            .with(ProgressDetail::Rate("".into(), per_s))
-                            .with(left.clone()),
-                    );
-                    Ok(())
-                }
-                Event::Block(block) => cx
-                    .take(Call::Block(block))
-                    .map_err(|failure| failure.message),
+            let part = format!("{what}, {threads} threads{distance}");
+            let show = |cx: &RunContext<'_, Cost>, step: BlockProgress<'_>| {
+                let shown = shown(step).part(&part).with(left.clone());
+                cx.observers.progress(shown);
             };
-            bench.run(
-                condition,
-                &mut Listener {
-                    on: &mut on,
-                    stop,
-                    so_far: false,
-                },
-            )?;
+            let mut clients = bench.begin(&load, None, &mut |step| show(cx, step), stop)?;
+            for _ in 0..self.plan.blocks().0 {
+                let mut step = |step: BlockProgress<'_>| show(cx, step);
+                let block = bench.block(&load, &mut clients, &mut step, stop);
+                // An incomplete block is dropped.
+                let mut block = block.map_err(|BlockError { error, .. }| error)?;
+                if block.behind.is_empty() {
+                    // Nothing was to be applied elsewhere.
+                    block.caught_up = Some(Duration::ZERO);
+                }
+                for part in &mut block.parts {
+                    part.result = std::mem::take(&mut part.result).over_threads_time();
+                }
+                cx.take(Call::Block(Box::new(block)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the load of a condition.
+    fn load(&self, bench: &TrialServers, threads: u32) -> ConditionLoad<'_> {
+        ConditionLoad {
+            operations: vec![Operations {
+                kind: ONE_KIND,
+                workload: self.workload,
+                nodes: bench.nodes[..1].to_vec(),
+                threads,
+                reads_only: false,
+            }],
+            warm_up: self.plan.warm_up.0,
+            length: self.plan.blocks().1.0,
+            limit: None,
+            catch_up: CATCH_UP,
+            must_apply: false,
+        }
+    }
+
+    /// Measures the client's ping limit at each number of threads that lacks one.
+    fn limits(
+        &self,
+        cx: &mut RunContext<'_, Cost>,
+        start: &Start<'_>,
+        bench: &TrialServers,
+    ) -> Result<(), CliError> {
+        let engine = start.entry.engine();
+        for (threads, _) in start.conditions {
+            let mut known = cx.accumulator.limits.iter();
+            if known.any(|(of, known, _)| (*of, *known) == (engine, *threads)) {
+                continue;
+            }
+            let operation = format!("ping limit of the client at {threads} threads");
+            let limit = Progress::new(Stage::Prepare, operation);
+            cx.observers.progress(limit.part(&start.what));
+            let load = self.load(bench, *threads);
+            if let Some(per_s) = bench.ping_limit(&load, LIMIT, cx.stop)? {
+                cx.take(Call::Limit {
+                    engine,
+                    threads: *threads,
+                    per_s,
+                })?;
+            }
         }
         Ok(())
     }
@@ -262,7 +300,7 @@ impl Starts<'_> {
         cx: &mut RunContext<'_, Cost>,
         entry: &CostEntry,
         servers: &dyn Servers,
-        bench: &ServersUnderTest<'_>,
+        bench: &TrialServers,
     ) -> Result<(), CliError> {
         let label = entry.label();
         cx.take(Call::Start(StartRecord {
@@ -275,10 +313,9 @@ impl Starts<'_> {
         if known.any(|known| known.shape == label) {
             return Ok(());
         }
-        cx.record_sandbox(&label, servers.record(), bench.records().to_vec())?;
-        let found = bench.meter_warnings().into_iter();
-        found.for_each(|warning| cx.warn([warning]));
-        if let Some(server) = bench.records().first() {
+        cx.record_sandbox(&label, servers.record(), bench.records.clone())?;
+        cx.warn(bench.warnings.iter().cloned());
+        if let Some(server) = bench.records.first() {
             let value = |name: &str| {
                 let value = server.variables.get(name);
                 value.map_or("unknown", String::as_str).to_owned()
@@ -306,30 +343,4 @@ struct Start<'a> {
     first: usize,
     /// The side of a self-test.
     side: Option<usize>,
-}
-
-/// Measures the client's ping limit at each number of threads that lacks one.
-fn limits(
-    cx: &mut RunContext<'_, Cost>,
-    start: &Start<'_>,
-    bench: &mut ServersUnderTest<'_>,
-) -> Result<(), CliError> {
-    let engine = start.entry.engine();
-    for (threads, _) in start.conditions {
-        let mut known = cx.accumulator.limits.iter();
-        if known.any(|(of, known, _)| (*of, *known) == (engine, *threads)) {
-            continue;
-        }
-        let operation = format!("ping limit of the client at {threads} threads");
-        let limit = Progress::new(Stage::Prepare, operation);
-        cx.observers.progress(limit.part(&start.what));
-        if let Some(per_s) = bench.ping_limit(*threads, cx.stop)? {
-            cx.take(Call::Limit {
-                engine,
-                threads: *threads,
-                per_s,
-            })?;
-        }
-    }
-    Ok(())
 }

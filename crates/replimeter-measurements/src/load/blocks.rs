@@ -34,7 +34,6 @@ use crate::data::Data;
 const LIMIT: Duration = Duration::from_millis(400);
 /// Interval between checks that the run holds its lock.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-const SECOND: Nanos = Nanos(1_000_000_000);
 
 /// Creates the data, and runs every workload with each number of threads.
 pub(super) fn measure(
@@ -162,19 +161,9 @@ fn measure_threads(
     };
     let _ = watch.read();
     let mut results = pool.run_interval(plan.warm_up.0, plan.duration.0, cx.stop, &mut on_second);
-    // No figures exist after the last reading.
-    let _ = watch.read();
-    let (mut uses, mut timeline) = (Vec::new(), Vec::new());
-    if let Some(first) = results.first() {
-        uses = watch.over(first.began, first.began + first.counted);
-        let seconds = (first.counted.0 / SECOND.0).max(0);
-        let until = first.began + Nanos(seconds * SECOND.0);
-        timeline = watch.series(
-            first.began,
-            until,
-            u32::try_from(seconds).unwrap_or(u32::MAX),
-        );
-    }
+    let (uses, timeline) = results.first().map_or_else(Default::default, |first| {
+        watch.of_load(first.began, first.counted)
+    });
     let whole = |result: &GroupResult| result.failure.is_none() && !result.interrupted;
     if results.iter().all(whole) {
         // The higher of two readings is the limit: interference can only lower one.

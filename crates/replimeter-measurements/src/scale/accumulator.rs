@@ -6,10 +6,12 @@ use crate::{
     scale::blocks::{BlockRow, BlockSubject, Blocks, Operations},
     selected_blocks,
 };
-use replimeter_instruments::scale::{
-    Block, OperationResult,
-    results::ScaleFit,
-    settings::{ScalePhase, ScalePlan},
+use replimeter_instruments::{
+    scale::{
+        results::ScaleFit,
+        settings::{ScalePhase, ScalePlan},
+    },
+    trial::{Block, OperationResult},
 };
 use replimeter_model::{
     time::Nanos,
@@ -54,6 +56,7 @@ pub(crate) struct BlockPlace {
     pub(super) replicas: u32,
     pub(super) start: u32,
     pub(super) block: u32,
+    pub(super) phase: ScalePhase,
 }
 
 /// State gathered during the run.
@@ -129,7 +132,7 @@ impl Accumulator {
     /// Adds a block; one that does not count, or is shorter than `wanted`, is added only to the samples.
     fn add(&mut self, place: &BlockPlace, block: Block, wanted: Nanos, samples: &mut Rows<Blocks>) {
         self.seen += 1;
-        let whole = block.counted.0 * 100 >= wanted.0 * 99;
+        let whole = block.counted().0 * 100 >= wanted.0 * 99;
         let repeated = block.disturbance.as_ref().is_some_and(|one| one.repeated);
         let valid = block.invalid.is_none() && block.absence.is_none() && !repeated;
         let counts = whole && valid;
@@ -141,21 +144,15 @@ impl Accumulator {
             .iter()
             .flat_map(|part| part.result.warnings())
             .for_each(|warning| self.note(warning));
-        let condition = self
-            .conditions
-            .entry((place.replicas, block.phase))
-            .or_default();
-        condition.shape.clone_from(&place.shape);
+        let (shape, phase) = (&place.shape, place.phase.name());
         for (reason, reasons) in [
             (&block.invalid, &mut self.invalid),
             (&block.absence, &mut self.absences),
         ] {
             if let Some(reason) = reason {
-                let phase = block.phase.name();
-                reasons.insert(format!("{}, {phase}: {reason}", place.shape));
+                reasons.insert(format!("{shape}, {phase}: {reason}"));
             }
         }
-        condition.invalid += u32::from(!valid);
         if let Some(disturbance) = &block.disturbance {
             let (what, hint) = match disturbance.repeated {
                 true => (
@@ -167,17 +164,16 @@ impl Accumulator {
                     "run again on a machine whose cores are not shared",
                 ),
             };
-            let (shape, phase) = (&place.shape, block.phase.name());
             let message = format!("{what}: {shape}, {phase}: {}", disturbance.reason);
             self.note(Warning::new(WarningCode::MachineDisturbed, message, hint));
         }
-        let condition = self
-            .conditions
-            .entry((place.replicas, block.phase))
-            .or_default();
-        condition.see(place.start, &block, counts);
+        let key = (place.replicas, place.phase);
+        let condition = self.conditions.entry(key).or_default();
+        condition.shape.clone_from(shape);
+        condition.totals.invalid += u32::from(!valid);
+        condition.totals.see(place.start, &block, counts);
         if counts {
-            condition.add(place.start, block);
+            condition.add(place.start, &block);
         }
     }
 
@@ -209,7 +205,7 @@ impl Accumulator {
             .conditions
             .values()
             .map(|condition| {
-                let uses = condition.uses.iter();
+                let uses = condition.totals.uses.iter();
                 uses.filter(|used| !matches!(used.role.as_str(), "front" | "balancer"))
                     .count()
             })
@@ -218,7 +214,7 @@ impl Accumulator {
         let shared = self
             .conditions
             .values()
-            .flat_map(|condition| &condition.uses)
+            .flat_map(|condition| &condition.totals.uses)
             .any(|used| used.cpu_us.is_some());
         if shared && free && most + 1 > cores as usize {
             warnings.push(Warning::new(
@@ -228,7 +224,7 @@ impl Accumulator {
             ));
         }
         for ((replicas, phase), condition) in &self.conditions {
-            if let Some(waits) = selected_blocks::disk_waits(&condition.seen) {
+            if let Some(waits) = selected_blocks::disk_waits(&condition.totals.seen) {
                 warnings.push(Warning::new(
                     WarningCode::MachineDisturbed,
                     format!(
@@ -299,7 +295,7 @@ impl Accumulator {
         Nanos(
             self.conditions
                 .values()
-                .map(|condition| condition.counted.0)
+                .map(|condition| condition.totals.counted.0)
                 .sum(),
         )
     }
@@ -308,13 +304,13 @@ impl Accumulator {
 /// Returns a block's rows for the samples.
 fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
     const SECOND_US: f64 = 1e6;
-    let (began_us, length_us) = (block.began.as_micros(), block.counted.as_micros());
+    let (began_us, length_us) = (block.began().as_micros(), block.counted().as_micros());
     let row = |name: &str, second: Option<u32>, about: BlockSubject| BlockRow {
         shape: place.shape.clone(),
         replicas: place.replicas,
         start: place.start,
         block: place.block,
-        phase: block.phase.name().to_owned(),
+        phase: place.phase.name().to_owned(),
         counts,
         name: name.to_owned(),
         second,
@@ -376,7 +372,10 @@ fn rows(place: &BlockPlace, block: &Block, counts: bool) -> Vec<BlockRow> {
 
 #[cfg(test)]
 mod tests {
-    use replimeter_instruments::scale::Disturbance;
+    use replimeter_instruments::{
+        load::GroupResult,
+        trial::{Disturbance, OperationResult},
+    };
 
     use super::*;
 
@@ -384,27 +383,26 @@ mod tests {
     fn disturbed_blocks_do_not_count_and_are_named_once() {
         const SECOND: Nanos = Nanos(1_000_000_000);
         let block = |repeated: Option<bool>| Block {
-            phase: ScalePhase::Insert,
-            parts: Vec::new(),
-            began: Nanos(0),
-            counted: SECOND,
-            uses: Vec::new(),
-            until_applied: Vec::new(),
-            timeline: Vec::new(),
-            caught_up: None,
-            invalid: None,
-            absence: None,
+            parts: vec![OperationResult {
+                kind: "insert".to_owned(),
+                result: GroupResult {
+                    counted: SECOND,
+                    ..GroupResult::default()
+                },
+                latency_us: None,
+            }],
             disturbance: repeated.map(|repeated| Disturbance {
                 reason: "steal".to_owned(),
                 repeated,
             }),
-            disk_wait: None,
+            ..Block::default()
         };
         let place = BlockPlace {
             shape: "none".to_owned(),
             replicas: 0,
             start: 1,
             block: 1,
+            phase: ScalePhase::Insert,
         };
         let mut rows = Rows::new(Blocks);
         let mut accumulator = Accumulator::default();
@@ -412,7 +410,7 @@ mod tests {
             accumulator.add(&place, block(repeated), SECOND, &mut rows);
         }
         let condition = &accumulator.conditions[&(0, ScalePhase::Insert)];
-        assert_eq!((condition.blocks, condition.invalid), (1, 2));
+        assert_eq!((condition.blocks, condition.totals.invalid), (1, 2));
         let warnings = accumulator.warnings(8, true);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(
@@ -423,7 +421,7 @@ mod tests {
         // The last repetition counts, and is named.
         accumulator.add(&place, block(Some(false)), SECOND, &mut rows);
         let condition = &accumulator.conditions[&(0, ScalePhase::Insert)];
-        assert_eq!((condition.blocks, condition.invalid), (2, 2));
+        assert_eq!((condition.blocks, condition.totals.invalid), (2, 2));
         let warnings = accumulator.warnings(8, true);
         assert!(
             warnings[1]

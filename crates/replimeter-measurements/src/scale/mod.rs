@@ -26,10 +26,11 @@ use replimeter_instruments::{
     load::FillProgress,
     preflight,
     scale::{
-        BlockError, BlockProgress, Clients, Disturbance, PreparedServers, Workloads,
+        Workloads,
         results::{ScaleDocument, ScaleResults},
-        settings::{ScalePhase, ScalePlan, ScaleSettings},
+        settings::{ScalePlan, ScaleSettings},
     },
+    trial::{BlockError, BlockProgress, Clients, Disturbance, Preparation, TrialServers},
 };
 use replimeter_model::{
     plan::{CoreUse, Request},
@@ -39,7 +40,7 @@ use replimeter_model::{
 };
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    Concluded, Finished, Histograms, Measurement, Progress, ProgressDetail, RunContext, Stage,
+    Concluded, Finished, Histograms, Measurement, RunContext,
     cli_error::{CliError, FailureKind, unexpected},
     dry_run::PlanEffects,
     figures::{FigureSpec, Figures, SampleFile, StatedFigures},
@@ -53,6 +54,7 @@ use self::{
     accumulator::{Accumulator, BlockPlace, Call},
     site::ScaleClients,
 };
+use crate::trial::shown;
 
 /// Share of the cores' time that other virtual machines had, in percent, from which a run decides nothing and a block does not count.
 pub(crate) const STEAL_PERCENT: f64 = 5.0;
@@ -304,15 +306,15 @@ impl Starts {
         let (plan, clock, stop) = (cx.plan, cx.clock, cx.stop);
         let observers = &cx.observers;
         let mut filled = |filled: &FillProgress| observers.progress(filling(filled).part(place));
-        let mut prepared = PreparedServers::open(
-            servers.members(),
-            plan,
-            &self.workloads,
-            &clock,
-            &mut filled,
-            stop,
-        )?;
-        let (rows, bytes) = prepared.data();
+        let preparation = Preparation {
+            mode: plan.mode.mode(),
+            workload: &self.workloads.insert,
+            size: plan.data_size,
+            by_time: true,
+        };
+        let mut prepared =
+            TrialServers::open(servers.members(), &preparation, &clock, &mut filled, stop)?;
+        let (rows, bytes) = (prepared.data.rows, prepared.data.bytes);
         cx.take(Call::Filled {
             rows,
             bytes,
@@ -345,7 +347,7 @@ impl Starts {
         &self,
         cx: &mut RunContext<'_, Scale>,
         servers: &dyn Servers,
-        prepared: &mut PreparedServers<'_>,
+        prepared: &mut TrialServers,
         mut site: Option<&mut ScaleClients>,
         (replicas, round, place): (u32, u32, &str),
     ) -> Result<(), CliError> {
@@ -371,6 +373,7 @@ impl Starts {
                         replicas,
                         start: round,
                         block: u32::try_from(number).unwrap_or(0),
+                        phase,
                     };
                     let last = repeat == REPEATS;
                     if !self.block(
@@ -378,7 +381,7 @@ impl Starts {
                         servers,
                         prepared,
                         site.as_deref_mut(),
-                        (phase, at),
+                        at,
                         (&part, last),
                     )? {
                         break;
@@ -396,20 +399,24 @@ impl Starts {
         &self,
         cx: &mut RunContext<'_, Scale>,
         servers: &dyn Servers,
-        prepared: &mut PreparedServers<'_>,
+        prepared: &mut TrialServers,
         mut site: Option<&mut ScaleClients>,
-        (phase, place): (ScalePhase, BlockPlace),
+        place: BlockPlace,
         (part, last): (&str, bool),
     ) -> Result<bool, CliError> {
         let before = machine::CoreTime::read();
         let (began, waited) = (Instant::now(), machine::disk_wait());
         let observers = &cx.observers;
         let mut step = |step: BlockProgress<'_>| observers.progress(shown(step).part(part));
-        let mut load = site
-            .as_mut()
-            .map(|site| site.of_block(cx.source(), &cx.run_dir, &place));
-        let load = load.as_mut().map(|load| load as &mut dyn Clients);
-        let (measured, error) = match prepared.block(phase, load, &mut step, cx.stop) {
+        let clients = site.as_mut().map(|site| -> Box<dyn Clients> {
+            Box::new(site.of_block(cx.source(), &cx.run_dir, &place))
+        });
+        let load = self.workloads.of_phase(place.phase, cx.plan, prepared);
+        let warm = prepared.begin(&load, clients, &mut step, cx.stop);
+        let block = warm
+            .map_err(BlockError::from)
+            .and_then(|mut clients| prepared.block(&load, &mut clients, &mut step, cx.stop));
+        let (measured, error) = match block {
             Ok(measured) => (Some(Box::new(measured)), None),
             Err(BlockError { error, until_then }) => (until_then, Some(error)),
         };
@@ -486,29 +493,4 @@ fn with_deaths(mut failure: CliError, servers: &dyn Servers) -> CliError {
         }
     }
     failure
-}
-
-/// Converts the block's progress for display.
-fn shown(step: BlockProgress<'_>) -> Progress {
-    match step {
-        BlockProgress::Load(second) => {
-            let (stage, operation) = match second.counted {
-                true => (Stage::Measure, "measuring"),
-                false => (Stage::WarmUp, "warming up"),
-            };
-            let mut shown =
-                Progress::new(stage, operation).done(second.at.0 as f64 / 1e9, None, "s");
-            for load_group in &second.load_groups {
-                shown = shown.with(ProgressDetail::Count(
-                    load_group.operations,
-                    "operations".into(),
-                ));
-            }
-            shown
-        }
-        BlockProgress::CatchingUp(behind) => {
-            Progress::new(Stage::CleanUp, "waiting for replicas to apply")
-                .with(ProgressDetail::Count(behind, "transactions behind".into()))
-        }
-    }
 }

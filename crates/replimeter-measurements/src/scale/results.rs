@@ -73,7 +73,7 @@ impl Accumulator {
     pub(super) fn rows(&self, plan: &ScalePlan) -> Vec<ScaleRow> {
         let asked = |replicas: u32| plan.replicas.counts().contains(&replicas);
         let conditions = self.conditions.iter().filter(|((replicas, _), condition)| {
-            asked(*replicas) && (condition.blocks > 0 || condition.invalid > 0)
+            asked(*replicas) && (condition.blocks > 0 || condition.totals.invalid > 0)
         });
         conditions
             .map(|((replicas, phase), condition)| self.row(*replicas, *phase, condition))
@@ -88,14 +88,15 @@ impl Accumulator {
         let (selects, selects_of) = self.percent(replicas, phase, "select");
         let (updates, updates_of) = self.percent(replicas, phase, "update");
         let (sustained_writes_per_s, sustained_ci) = self.applied_rate(replicas, phase, "write");
-        let counted_us = condition.counted.as_micros();
+        let totals = &condition.totals;
+        let counted_us = totals.counted.as_micros();
         ScaleRow {
             shape: condition.shape.clone(),
             replicas,
             phase: phase.name().to_owned(),
             starts: condition.starts(),
             blocks: condition.blocks,
-            invalid_blocks: condition.invalid,
+            invalid_blocks: totals.invalid,
             counted_us,
             inserts_per_s,
             inserts_per_s_ci95: inserts_ci,
@@ -115,19 +116,19 @@ impl Accumulator {
             },
             write_latency: distribution(&condition.write_latency),
             select_latency: distribution(&condition.select_latency),
-            selection: selection(&condition.seen),
-            retries: condition.retries,
-            failed: condition.failed,
-            errors: condition.errors.clone(),
+            selection: selection(&totals.seen),
+            retries: totals.retries,
+            failed: totals.failed,
+            errors: totals.errors.clone(),
             caught_up_after_us: condition.caught_up_us,
             servers: condition.servers(),
             client_cpu_percent: if counted_us > 0.0 {
-                condition.client_us / counted_us * 100.0
+                totals.client_cpu_us / counted_us * 100.0
             } else {
                 0.0
             },
-            client_ready_percent: condition
-                .delayed
+            client_ready_percent: totals
+                .client_delay_us
                 .filter(|_| condition.thread_us > 0.0)
                 .map(|delayed| delayed / condition.thread_us * 100.0),
             client_limit_percent: condition.limit_percent,

@@ -13,7 +13,8 @@ use replimeter_instruments::{
     load::{GroupProgress, GroupResult, LoadProgress},
     preflight::Cluster,
     resources::NamedProcess,
-    scale::{Clients, OperationResult, settings::ScaleSite},
+    scale::settings::ScaleSite,
+    trial::{Clients, OperationResult},
 };
 use replimeter_model::{
     load::{Arrivals, LoadError, NodeShare, OpenLoop},
