@@ -245,7 +245,7 @@ pub fn fault(
         let channels = dialect::channels(engine, session)?;
         return Ok(match channels.first() {
             Some(channel) => (!channel.running()).then(|| channel.state()),
-            None => Some("its channel no longer exists".to_owned()),
+            None => Some(dialect::CHANNEL_GONE.to_owned()),
         });
     }
     let state = ClusterState::read(mode, session)?;

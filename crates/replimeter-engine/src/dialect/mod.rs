@@ -395,12 +395,15 @@ impl LogReaders {
     }
 }
 
+/// Why a replica that has lost its replication channel does not replicate.
+pub(crate) const CHANNEL_GONE: &str = "its replication channel no longer exists";
+
 /// Returns the error about a replica that has lost its replication channel.
 #[must_use]
 pub fn channel_gone(session: &Session, operation: &str) -> ServerError {
     session.precondition(
         operation,
-        "its replication channel no longer exists",
+        CHANNEL_GONE,
         "check whether the replica was reset",
     )
 }

@@ -105,7 +105,7 @@ impl TrialServers {
         }
         let mut sessions = sessions.into_iter();
         let (Some(engine), Some((_, session))) = (engine, sessions.next()) else {
-            return Err(MeasureError::Thread);
+            return Err(MeasureError::NoServer);
         };
         let replicas = Replicas::new(mode, engine, sessions);
         let nodes: Vec<Node> = servers.iter().map(|server| server.node.clone()).collect();
