@@ -1,6 +1,6 @@
 //! Checks of servers for `doctor`. What they read and advise differs between engines, and has a folder for each family of engines.
 //!
-//! A [`Rule`] is data: it finds the values of one setting. What needs more of a server's state, or several servers, is a function.
+//! A `Rule` is data: it finds the values of one setting. What needs more of a server's state, or several servers, is a function.
 
 mod mysql;
 

@@ -305,7 +305,7 @@ impl HeldApplier {
     }
 }
 
-/// All appliers that are not in their original state, for exits that have no [`HeldApplier`]; copies share them.
+/// All appliers that are not in their original state, for exits that have no `HeldApplier`; copies share them.
 #[derive(Clone, Debug, Default)]
 pub struct HeldAppliers(Arc<Held>);
 
