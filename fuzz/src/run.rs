@@ -69,7 +69,6 @@ fn used(dir: &Path) {
                 .map_err(|error| error.to_string()),
         );
         run.json()
-            .map_err(|error| replimeter_run::cli_error::unexpected(&error.to_string()))
     });
     if let Err(failure) = shown {
         assert!(!failure.message.is_empty() && !failure.hint.is_empty());
