@@ -30,6 +30,7 @@ pub mod session;
 mod silent;
 mod socket;
 pub mod source;
+pub mod sync;
 mod unanswered;
 pub mod wire;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::{
     error::{ErrorKind, NO_ANSWER, ServerError},
-    node::{Node, connections::lock},
+    node::Node,
+    sync::lock,
 };
 
 /// How long a server has to answer: a login may take longer elsewhere, but the end of a run would take twice as long then.

@@ -15,8 +15,9 @@ use rustix::{
 };
 
 use crate::{
-    node::{Node, connections::lock},
+    node::Node,
     socket::{self, Address},
+    sync::lock,
 };
 
 /// Interval between checks whether the server is given up.

@@ -11,9 +11,8 @@ use std::{
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::connections::{OpenedConnection, still_open},
+    sync::lock,
 };
-
-use crate::sync::lock;
 
 /// Interval between checks whether a connection has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -39,7 +39,6 @@ pub mod resources;
 pub mod scale;
 pub mod stale;
 pub mod stamp;
-pub mod sync;
 pub mod table;
 pub mod tap;
 #[cfg(test)]

@@ -10,11 +10,14 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, OnceLock},
     time::Duration,
 };
 
-use replimeter_engine::control_group::{group, hierarchy};
+use replimeter_engine::{
+    control_group::{group, hierarchy},
+    sync::lock,
+};
 use replimeter_model::{
     sandbox::{Cpus, SandboxSpec},
     shape::Shape,
@@ -169,8 +172,7 @@ impl ServerShares {
             match make_groups(version, &parent, &names, cpus) {
                 Ok(made) => {
                     let paths = made.iter().map(|group| group.path.clone()).collect();
-                    let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
-                    groups.extend(made);
+                    lock(groups).extend(made);
                     return Ok(Self::Quota {
                         cpus,
                         groups: paths,

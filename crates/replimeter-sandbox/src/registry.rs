@@ -3,10 +3,12 @@
 use std::{
     path::PathBuf,
     process::{Child, ExitStatus},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
 };
+
+use replimeter_engine::sync::lock;
 
 use crate::{cpus::ControlGroup, error::SandboxError, home, reaper::Reaper};
 
@@ -22,15 +24,10 @@ struct State {
     closed: bool,
 }
 
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere must not keep the servers from being ended.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Servers {
     /// Takes ownership of a process and returns its index here.
     pub(crate) fn adopt(&self, mut child: Child) -> usize {
-        let mut state = open(&self.state);
+        let mut state = lock(&self.state);
         if state.closed {
             let _ = child.kill();
         }
@@ -40,7 +37,7 @@ impl Servers {
 
     /// Returns how the process ended, if it did.
     pub(crate) fn ended(&self, number: usize) -> Option<ExitStatus> {
-        open(&self.state)
+        lock(&self.state)
             .children
             .get_mut(number)?
             .try_wait()
@@ -50,12 +47,12 @@ impl Servers {
 
     /// Returns its process id.
     pub(crate) fn pid(&self, number: usize) -> Option<u32> {
-        open(&self.state).children.get(number).map(Child::id)
+        lock(&self.state).children.get(number).map(Child::id)
     }
 
     /// Ends one process and waits for it.
     pub(crate) fn kill(&self, number: usize) {
-        if let Some(child) = open(&self.state).children.get_mut(number) {
+        if let Some(child) = lock(&self.state).children.get_mut(number) {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -63,14 +60,14 @@ impl Servers {
 
     /// Kills one process without waiting for it.
     pub(crate) fn kill_server(&self, number: usize) {
-        if let Some(child) = open(&self.state).children.get_mut(number) {
+        if let Some(child) = lock(&self.state).children.get_mut(number) {
             let _ = child.kill();
         }
     }
 
     /// Asks a process to shut down cleanly.
     pub(crate) fn request_shutdown(&self, number: usize) {
-        if let Some(child) = open(&self.state).children.get_mut(number)
+        if let Some(child) = lock(&self.state).children.get_mut(number)
             // Not reaped yet, so the id is still this child's.
             && matches!(child.try_wait(), Ok(None))
             && let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw)
@@ -81,7 +78,7 @@ impl Servers {
 
     /// Ends all processes; more may be started afterwards.
     pub(crate) fn kill_started(&self) {
-        let mut state = open(&self.state);
+        let mut state = lock(&self.state);
         for child in &mut state.children {
             let _ = child.kill();
         }
@@ -91,7 +88,7 @@ impl Servers {
     }
 
     fn kill_all(&self) {
-        let mut state = open(&self.state);
+        let mut state = lock(&self.state);
         state.closed = true;
         for child in &mut state.children {
             let _ = child.kill();
@@ -127,7 +124,7 @@ impl RunningSandboxes {
     /// Ends and removes all, for a second Ctrl-C, and waits for it for at most 10 s: a hung disk can block a removal. The next start
     /// removes what could not be removed; servers end with this process.
     pub fn destroy_all(&self) {
-        let entries = open(&self.0).clone();
+        let entries = lock(&self.0).clone();
         destroy(entries, LIMIT);
     }
 
@@ -142,7 +139,7 @@ impl RunningSandboxes {
             gone: Mutex::default(),
             running: self.clone(),
         });
-        open(&self.0).push(Arc::clone(&entry));
+        lock(&self.0).push(Arc::clone(&entry));
         entry
     }
 }
@@ -152,17 +149,17 @@ impl Entry {
     /// and removes its folder.
     pub(crate) fn destroy(self: &Arc<Self>) -> Result<(), SandboxError> {
         // Once: afterwards the folder may belong to another sandbox of the same name.
-        let mut gone = open(&self.gone);
+        let mut gone = lock(&self.gone);
         if std::mem::replace(&mut *gone, true) {
             return Ok(());
         }
         self.servers.kill_all();
         // Control groups can be removed only when empty.
-        open(&self.groups).clear();
+        lock(&self.groups).clear();
         let removed = home::remove_sandbox(&self.folder);
         self.reaper.end();
         // Last: until then `destroy_all` must find it.
-        open(&self.running.0).retain(|entry| !Arc::ptr_eq(entry, self));
+        lock(&self.running.0).retain(|entry| !Arc::ptr_eq(entry, self));
         removed
     }
 }
@@ -202,14 +199,14 @@ mod tests {
         };
         let (hanging, other) = (entry("hanging"), entry("other"));
         // Another thread that removes it.
-        let held = open(&hanging.gone);
+        let held = lock(&hanging.gone);
         destroy(
             vec![Arc::clone(&hanging), Arc::clone(&other)],
             Duration::from_millis(300),
         );
-        assert!(!*held && *open(&other.gone));
+        assert!(!*held && *lock(&other.gone));
         drop(held);
         running.destroy_all();
-        assert!(open(&running.0).is_empty());
+        assert!(lock(&running.0).is_empty());
     }
 }

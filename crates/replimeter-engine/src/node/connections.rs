@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     os::fd::{BorrowedFd, OwnedFd, RawFd},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -14,7 +14,7 @@ use std::{
 use rustix::net::Shutdown;
 
 use super::Node;
-use crate::error::ServerError;
+use crate::{error::ServerError, sync::lock};
 
 /// How often deadlines are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -146,9 +146,4 @@ impl AllConnections {
         let current = all.iter().filter_map(Weak::upgrade);
         current.map(Connections).collect()
     }
-}
-
-/// Locks state that stays consistent if a thread that has the lock panics.
-pub(crate) fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

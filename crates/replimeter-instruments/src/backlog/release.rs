@@ -3,7 +3,7 @@
 use std::{
     fmt::{self, Display},
     io,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError},
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +14,7 @@ use replimeter_engine::{
         Channel,
         statements::{self, ChannelPart},
     },
+    sync::lock,
 };
 use replimeter_model::{
     engine::Engine,
@@ -25,7 +26,7 @@ use super::{
     rescue::{RescueOrder, Rescuer, StartRescuer},
     restore::{AttemptError, RestoreState, RestoreStatements, set},
 };
-use crate::{MeasureError, sync::lock};
+use crate::MeasureError;
 
 /// How long the applier is retried when the process must end at once.
 const HURRIED_TIMEOUT: Duration = Duration::from_secs(4);
@@ -148,7 +149,7 @@ impl HeldApplier {
     }
 
     fn state(&self) -> MutexGuard<'_, RestoreState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sends statements that change it.

@@ -8,10 +8,10 @@ use std::{
     thread::Thread,
 };
 
-use replimeter_engine::ServerError;
+use replimeter_engine::{ServerError, sync::lock};
 use replimeter_model::time::Nanos;
 
-use crate::{priority::prepare_measuring_thread, sync::lock};
+use crate::priority::prepare_measuring_thread;
 
 /// Ends the part when dropped: a scope waits for its threads even while a panic unwinds through it, and
 /// the threads would wait for a signal to end.

@@ -14,6 +14,7 @@ use replimeter_engine::{
     dialect::{sync_reads::conflict, waits::PreparedWait},
     facts::ServerFacts,
     session::{Bound, Prepared},
+    sync::lock,
 };
 use replimeter_model::time::Nanos;
 
@@ -25,7 +26,6 @@ use super::{
 use crate::{
     clock::Clock,
     lag::sample::{Sighting, SightingDetail},
-    sync::lock,
     table::POINT_SELECT,
 };
 

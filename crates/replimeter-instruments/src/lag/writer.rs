@@ -15,6 +15,7 @@ use replimeter_engine::{
     facts::ServerFacts,
     position::WrittenId,
     session::{Bound, Prepared, Values},
+    sync::lock,
 };
 use replimeter_model::time::Nanos;
 
@@ -31,7 +32,6 @@ use crate::{
     pacing::wait_until,
     priority::prepare_measuring_thread,
     stamp::{self, Stamps},
-    sync::lock,
     table::{INSERT, RowBudget, remove_rows},
 };
 

@@ -12,6 +12,7 @@ use std::{
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
     dialect::connections::OpenedConnection,
+    sync::lock,
     wire::{ServerRefusal, StatementError, WireTarget},
 };
 
@@ -23,7 +24,7 @@ use super::{
     event_loop::{EventLoop, LoopControl, Task},
     workload::{Table, Workload},
 };
-use crate::{MeasureError, check_interrupted, clock::Clock, kill::kill, sync::lock};
+use crate::{MeasureError, check_interrupted, clock::Clock, kill::kill};
 
 /// Timeout of an ordinary statement.
 const ANSWER: Duration = Duration::from_secs(120);

@@ -5,12 +5,12 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
-use replimeter_engine::dialect::connections::OpenedConnection;
+use replimeter_engine::{dialect::connections::OpenedConnection, sync::lock};
 use replimeter_model::time::Nanos;
 use replimeter_stats::signed::SignedHistogram;
 
 use super::channel::Channel;
-use crate::{clock::Clock, sync::lock};
+use crate::clock::Clock;
 
 /// Significant digits of a window's latencies: an error of one percent, with a tenth of the memory
 /// of three digits.

@@ -17,12 +17,13 @@ use std::{
 
 use replimeter_engine::{
     dialect::sync_reads,
+    sync::lock,
     wire::{Answer, Binder, ParameterValue, PreparedStatement, StatementError, StatementResult},
 };
 use replimeter_model::time::Nanos;
 
 use super::{channel::Channel, value::ParameterSink, workload::Version};
-use crate::{clock::Clock, sync::lock};
+use crate::clock::Clock;
 
 /// Number of shards, so that threads seldom wait for one another; a power of two.
 const SHARDS: u64 = 64;

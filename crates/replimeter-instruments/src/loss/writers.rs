@@ -13,10 +13,11 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::statements::TRANSACTIONAL,
     session::{Bound, Prepared},
+    sync::lock,
 };
 use replimeter_model::time::Nanos;
 
-use crate::{clock::Clock, pacing::wait_until, sync::lock, table::payload};
+use crate::{clock::Clock, pacing::wait_until, table::payload};
 
 /// Returns the definition of the table of the load.
 pub(super) fn definition() -> String {

@@ -27,6 +27,7 @@ use replimeter_engine::{
     Connections, Node,
     identity::RecordedIdentity,
     source::{Member, Servers},
+    sync::lock,
 };
 use replimeter_model::{
     target::{self, Endpoint, SslMode, TlsOptions},
@@ -36,7 +37,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use self::{delay_shape::DelayShape, rows::ReplicaRows};
 pub use self::{neighbors::BusyNeighbors, rows::TrueRow};
-use crate::{clock::Clock, sync::lock};
+use crate::clock::Clock;
 
 /// Timeout of an answer outside the measuring path.
 const ANSWER: Duration = Duration::from_secs(5);

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use replimeter_model::{random::Random, time::Nanos, time_span::TimeSpan};
 
-use crate::{clock::Clock, reference::delay_shape::DelayShape, sync::lock};
+use crate::{clock::Clock, reference::delay_shape::DelayShape};
+use replimeter_engine::sync::lock;
 
 /// One row of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

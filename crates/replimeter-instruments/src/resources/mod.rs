@@ -23,7 +23,7 @@ use replimeter_model::{
     warning::{Warning, WarningCode},
 };
 
-pub use self::watch::ResourceWatch;
+pub use self::watch::{METER_INTERVAL, ResourceWatch};
 use self::{
     locate::NotVisible,
     process::{Process, ProcessCounters},

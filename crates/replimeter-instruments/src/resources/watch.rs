@@ -7,12 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::dialect::counters::Counters;
+use replimeter_engine::{dialect::counters::Counters, sync::lock};
 use replimeter_model::{resources::ServerUse, time::Nanos};
 
 use super::{Meter, NamedProcess, Reading, ServerCounters, process::ProcessCounters};
-
-use crate::sync::lock;
 
 /// Maximum number of stored readings; beyond it every other one is dropped.
 const MAX_READINGS: usize = 4096;
@@ -39,6 +37,9 @@ struct State {
     every: Duration,
     ended: bool,
 }
+
+/// Interval between readings of the servers' processes in a run.
+pub const METER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A meter that is read on a separate thread.
 pub struct ResourceWatch {

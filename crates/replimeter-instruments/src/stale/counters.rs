@@ -6,11 +6,10 @@ use std::{collections::BTreeMap, sync::Mutex, thread, time::Duration};
 use replimeter_engine::{
     Node, Session,
     dialect::flow_control::{FlowControlCounters, FlowControlReading},
+    sync::lock,
 };
 
 use super::shared::Shared;
-
-use crate::sync::lock;
 
 /// Interval between readings.
 const EVERY: Duration = Duration::from_millis(250);

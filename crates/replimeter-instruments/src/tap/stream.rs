@@ -15,13 +15,13 @@ use replimeter_engine::{
     follow::{
         CommitTimes, CompleteTransaction, Follower, Position, StartPosition, StreamCounts, TableId,
     },
+    sync::lock,
 };
 
 use super::matcher::Arrival;
 use crate::{
     clock::{self, Clock},
     priority::prepare_measuring_thread,
-    sync::lock,
 };
 
 /// Initial pause before reconnecting; it doubles each time.

@@ -34,7 +34,7 @@ impl Starter<'_> {
             })?;
             member.client_node.endpoint.port = link.address().port();
             member.client_node.namespace = None;
-            self.open_doors().push(link);
+            self.open_client_links().push(link);
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use std::{
     thread,
 };
 
+use replimeter_engine::sync::lock;
 use replimeter_model::{
     replication::Mode,
     sandbox::{Bandwidth, LinkSpec},
@@ -175,20 +176,17 @@ impl<'a> Starter<'a> {
     }
 
     fn open_links(&self) -> MutexGuard<'_, Vec<ServerLinks>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.links)
     }
 
     /// Returns the links that lead clients to the servers.
-    fn open_doors(&self) -> MutexGuard<'_, Vec<Link>> {
-        self.client_links
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn open_client_links(&self) -> MutexGuard<'_, Vec<Link>> {
+        lock(&self.client_links)
     }
 
     /// Returns the error of the first server that died while it was waited for.
     fn first_death(&self) -> Result<(), SandboxError> {
-        let mut died = self.died.lock().unwrap_or_else(PoisonError::into_inner);
-        died.take().map_or(Ok(()), Err)
+        lock(&self.died).take().map_or(Ok(()), Err)
     }
 
     fn mode(&self) -> Mode {
@@ -203,7 +201,7 @@ impl<'a> Starter<'a> {
                 Err(error) if attempt < PORT_TRIES && of_a_port(&error) => {
                     self.entry.servers.kill_started();
                     self.open_links().clear();
-                    self.open_doors().clear();
+                    self.open_client_links().clear();
                     for name in &names {
                         let folder = self.entry.folder.join(name);
                         home::remove_folder(&folder)?;

@@ -74,7 +74,7 @@ impl Starter<'_> {
                 })
             };
             let clients = put(None, one, ports[one].sql, LinkSettings::default(), &name)?;
-            self.open_doors().push(clients);
+            self.open_client_links().push(clients);
             for other in one + 1..names.len() {
                 let name = format!("{}-{}", names[one], names[other]);
                 let mut links = Vec::new();

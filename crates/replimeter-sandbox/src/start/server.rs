@@ -5,13 +5,12 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::PoisonError,
     thread,
     time::{Duration, Instant},
 };
 
 use replimeter_engine::{
-    ErrorKind, Node, Session, identity::RecordedIdentity, namespace::Namespace,
+    ErrorKind, Node, Session, identity::RecordedIdentity, namespace::Namespace, sync::lock,
 };
 use replimeter_model::{
     replication::Mode,
@@ -266,7 +265,7 @@ impl Starter<'_> {
         number: usize,
         log: &Path,
     ) -> Result<(), SandboxError> {
-        let mut first = self.died.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&self.died);
         if let Some(status) = self.entry.servers.ended(number) {
             first.get_or_insert_with(|| SandboxError::Died {
                 node: name.to_owned(),

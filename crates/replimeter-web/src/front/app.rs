@@ -6,8 +6,8 @@ use hyper::{
     Method, StatusCode,
     header::{self, HeaderValue},
 };
-use replimeter_engine::{ErrorClass, ErrorKind, ServerError};
-use replimeter_instruments::{clock::thread_cpu, front::results::RequestKind, sync::lock};
+use replimeter_engine::{ErrorClass, ErrorKind, ServerError, sync::lock};
+use replimeter_instruments::{clock::thread_cpu, front::results::RequestKind};
 use replimeter_model::time::Nanos;
 use serde::Serialize;
 

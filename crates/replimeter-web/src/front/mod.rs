@@ -20,14 +20,13 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::{Node, ServerError, facts::ServerFacts, position::ENABLE_IDS};
+use replimeter_engine::{Node, ServerError, facts::ServerFacts, position::ENABLE_IDS, sync::lock};
 use replimeter_instruments::{
     clock::Clock,
     front::settings::Remedy,
     kill::GivenUp,
     preflight::CheckedReplica,
     resources::{CountedProcess, NamedProcess, threads_time},
-    sync::lock,
 };
 use replimeter_model::{load::ReadTarget, random::Random};
 

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ErrorKind, Node, ServerError, Session};
-use replimeter_instruments::{preflight::CheckedReplica, sync::lock};
+use replimeter_engine::{ErrorKind, Node, ServerError, Session, sync::lock};
+use replimeter_instruments::preflight::CheckedReplica;
 
 use super::{FrontServers, Site};
 

@@ -16,11 +16,11 @@ use replimeter_engine::{
     dialect::{connections::OpenedConnection, waits::PreparedWait},
     facts::ServerFacts,
     position::WrittenId,
+    sync::lock,
 };
 use replimeter_instruments::{
     clock::Clock,
     kill::{GivenUp, kill},
-    sync::lock,
 };
 use replimeter_model::time::Nanos;
 use tokio::sync::oneshot;

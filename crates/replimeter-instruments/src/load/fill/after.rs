@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use replimeter_engine::{Node, ServerError, Session};
+use replimeter_engine::{Node, ServerError, Session, sync::lock};
 
 use super::{FILLERS, with_long_session};
 use crate::{
@@ -18,7 +18,6 @@ use crate::{
         script::excerpt,
         workload::{Table, Workload},
     },
-    sync::lock,
 };
 
 /// Runs the statements after the rows of filled tables. Indexes of several tables are created concurrently;

@@ -8,14 +8,12 @@ use std::{
     time::Duration,
 };
 
-use replimeter_engine::ServerError;
+use replimeter_engine::{ServerError, sync::lock};
 use replimeter_model::{
     load::{Arrivals, OpenLoop},
     random::Random,
     time::Nanos,
 };
-
-use crate::sync::lock;
 
 /// State that the threads of one load group share.
 #[derive(Debug)]

@@ -1,9 +1,8 @@
 //! Connections that a server refuses, at the beginning and in the middle of a load.
 
-use replimeter_engine::Session;
+use replimeter_engine::{Session, sync::lock};
 
 use super::*;
-use crate::sync::lock;
 
 const TOO_MANY: &str = "Too many connections";
 

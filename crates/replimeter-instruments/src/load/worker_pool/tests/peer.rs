@@ -15,12 +15,11 @@ use std::{
 use replimeter_engine::{
     Connections, Node,
     identity::RecordedIdentity,
+    sync::lock,
     wire::server_side::{Answer, read_packet},
 };
 use replimeter_model::target::Endpoint;
 use rustix::net::sockopt;
-
-use crate::sync::lock;
 
 const END: &[u8] = &[0xfe, 0, 0, 2, 0];
 

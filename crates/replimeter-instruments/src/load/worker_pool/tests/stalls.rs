@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use replimeter_model::load::Arrivals;
 
 use super::*;
-use crate::sync::lock;
+use replimeter_engine::sync::lock;
 
 /// Sets `stop` while the pool runs; returns the result.
 fn interrupted(pool: &mut WorkerPool) -> GroupResult {
