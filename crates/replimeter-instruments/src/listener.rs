@@ -10,7 +10,7 @@ pub struct Listener<'a, E> {
     pub on: &'a mut dyn FnMut(E) -> Result<(), String>,
     /// Set when the user stops the run.
     pub stop: &'a AtomicBool,
-    /// Whether windows have the figures of the run so far, too.
+    /// Whether it takes the figures of the run so far, too.
     pub so_far: bool,
 }
 

@@ -51,6 +51,11 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// Returns whether it prints figures.
+    pub(crate) fn has_figures(&self) -> bool {
+        self.form != StreamForm::Samples
+    }
+
     /// Prints the figures of the run so far.
     ///
     /// # Errors

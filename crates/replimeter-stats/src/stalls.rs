@@ -106,6 +106,14 @@ impl<const N: usize> Stalls<N> {
         });
     }
 
+    /// Returns the means alone, which take little time; `None` when no time was observed.
+    #[must_use]
+    pub fn plain_means(&self) -> [Option<f64>; N] {
+        let whole = Part::joined(&self.windows);
+        let mean_of = |of: usize| (whole.time > 0.0).then(|| whole.sums[of] / whole.time);
+        std::array::from_fn(mean_of)
+    }
+
     /// Returns the means and their intervals.
     #[must_use]
     pub fn means(&self) -> StallMeans<N> {
@@ -113,9 +121,9 @@ impl<const N: usize> Stalls<N> {
         let windows: Vec<Part<N>> = observed.copied().collect();
         let whole = Part::joined(&windows);
         let cycles = cycles(&windows, &whole);
-        let mean_of = |of: usize| (whole.time > 0.0).then(|| whole.sums[of] / whole.time);
+        let means = self.plain_means();
         let interval_of = |of: usize| {
-            let mean = mean_of(of).filter(|mean| *mean > 0.0)?;
+            let mean = means[of].filter(|mean| *mean > 0.0)?;
             let pairs = |parts: &[Part<N>]| -> Vec<(f64, f64)> {
                 let pair = |part: &Part<N>| (part.time, part.sums[of]);
                 parts.iter().map(pair).collect()
@@ -129,7 +137,7 @@ impl<const N: usize> Stalls<N> {
         };
         StallMeans {
             stalls: cycles.len() as u64,
-            means: std::array::from_fn(mean_of),
+            means,
             intervals: std::array::from_fn(interval_of),
         }
     }

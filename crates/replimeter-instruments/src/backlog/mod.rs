@@ -134,13 +134,11 @@ pub fn run(
             outcome.measured = outcome.measured + (clock.now() - round.origin);
             outcome.warnings.append(&mut round.warnings);
             outcome.rows.extend(row);
-            if let (true, Err(error)) = (
-                listener.so_far,
-                listener.send(Event::Rows(outcome.rows.clone())),
-            ) {
-                outcome.failure = Some(error);
-                return outcome;
-            }
+            let ended = match listener.so_far {
+                // An error of the round comes first.
+                true => ended.and(listener.send(Event::Rows(outcome.rows.clone()))),
+                false => ended,
+            };
             match ended {
                 Ok(()) if !listener.is_stopped() => {}
                 Ok(()) | Err(MeasureError::Interrupted) => {

@@ -47,7 +47,7 @@ struct HeldPoll {
 
 /// Statistics over time: a poll stands for the time from the middle between it and the one before to the middle
 /// between it and the next one, so polls that a stalled replica delays count with the length of its stall.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct PollSummary {
     polls: u64,
     held: Option<HeldPoll>,
@@ -108,10 +108,10 @@ impl PollSummary {
         self.age.histogram()
     }
 
-    /// Returns the figures so far; more polls may follow.
+    /// Returns the figures that take little time, for a run that continues: those without intervals, up to the last poll.
     pub(super) fn so_far(&self) -> ExposureRow {
         let mut row = ExposureRow::default();
-        self.clone().fill_row(&mut row);
+        self.fill(&mut row, self.exposed.plain_means(), [None; 3]);
         row
     }
 
@@ -120,16 +120,26 @@ impl PollSummary {
         if let Some(held) = self.held {
             self.end(held.at);
         }
-        let percent = |share: f64| share * 100.0;
-        row.polls = self.polls;
-        row.committed = self.committed;
-        row.bytes_committed = self.bytes_committed;
         let StallMeans {
             stalls,
             means,
             intervals,
         } = self.exposed.means();
         row.stalls = stalls;
+        self.fill(row, means, intervals);
+    }
+
+    /// Fills in all but the number of stalls, from the means of the exposed transactions and their intervals.
+    fn fill(
+        &self,
+        row: &mut ExposureRow,
+        means: [Option<f64>; 3],
+        intervals: [Option<[f64; 2]>; 3],
+    ) {
+        let percent = |share: f64| share * 100.0;
+        row.polls = self.polls;
+        row.committed = self.committed;
+        row.bytes_committed = self.bytes_committed;
         row.transactions = amount(&self.transactions, means[0], intervals[0]);
         row.bytes = amount(&self.bytes, means[1], intervals[1]);
         row.age = self.age.distribution();

@@ -369,7 +369,7 @@ fn measure(
     let mut listener = Listener {
         on: &mut on,
         stop,
-        so_far: cx.is_streamed(),
+        so_far: cx.streams_figures(),
     };
     let mut outcome = backlog::run(cluster, plan, &mut load, &clock, restoring, &mut listener);
     cx.stage(Stage::CleanUp, "stopping the load");

@@ -143,7 +143,7 @@ their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
                     mode: cluster.mode,
                 })?;
                 let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
-                let so_far = cx.is_streamed();
+                let so_far = cx.streams_figures();
                 let mut on = |event| match event {
                     Event::Sample(sample) => cx
                         .take(Call::Sample(sample))

@@ -178,7 +178,7 @@ shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
                 let until = plan.duration.map(|duration| duration.0.as_secs_f64());
                 let shown = cx.options.lines || cx.is_watched();
                 let (clock, real_time, stop) = (cx.clock, cx.real_time, cx.stop);
-                let so_far = cx.is_streamed();
+                let so_far = cx.streams_figures();
                 let folder = cx.run_dir.path().to_owned();
                 let mut on = |event| {
                     let (windows, so_far) = match event {

@@ -52,16 +52,17 @@ impl<M: Measurement> RunContext<'_, M> {
         }
     }
 
-    /// Returns whether anything is streamed.
+    /// Returns whether figures are streamed.
     #[must_use]
-    pub fn is_streamed(&self) -> bool {
-        self.stream.is_some()
+    pub fn streams_figures(&self) -> bool {
+        let stream = self.stream.as_ref();
+        stream.is_some_and(|stream| stream.borrow().has_figures())
     }
 
     /// Passes the figures of the results so far to the observers: at most once a second, and only if they are streamed.
     pub fn so_far(&self, results: impl FnOnce(&M::Accumulator) -> M::Results) {
         let now = self.clock.now();
-        if self.stream.is_none() || now < self.figures_due.get() {
+        if !self.streams_figures() || now < self.figures_due.get() {
             return;
         }
         self.figures_due.set(now + FIGURES_INTERVAL);
