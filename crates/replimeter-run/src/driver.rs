@@ -69,22 +69,20 @@ pub(super) fn run<'a, M: Measurement>(
         failure,
     } = finished.conclude(accumulator);
     equal_runs::add::<M>(&mut document, &over.manifest, &over.plan);
-    let streamed = over.stream.as_ref().map(|stream| {
-        let figures = M::stated(&document.settings, &document.results);
-        stream.borrow_mut().figures(figures.all())
-    });
-    let streamed = streamed.map_or(Ok(()), |printed| printed.map(drop));
     let logged = over.keep_histograms(histograms.as_ref());
     let dir = over.run_dir.path();
-    let warnings = output
-        .stream
-        .map(|_| terminal::warnings(&document.warnings));
+    let last = over.stream.as_ref().map(|stream| {
+        let figures = M::stated(&document.settings, &document.results);
+        (stream, figures, terminal::warnings(&document.warnings))
+    });
     let run: Box<dyn AnyRun> = Box::new(RecordedDocument::<M>(document));
-    let written = if let Some(warnings) = warnings {
+    let written = if let Some((stream, figures, warnings)) = last {
+        // First: a reader may let the stream wait.
         let kept = keep(run.as_ref(), dir, &over.manifest, &over.plan);
+        let streamed = stream.borrow_mut().figures(figures.all());
         screen.say(&warnings);
         screen.say(&format!("Run kept in {}\n", dir.display()));
-        kept
+        kept.and(streamed.map(drop))
     } else {
         publish(
             run.as_ref(),
@@ -99,7 +97,7 @@ pub(super) fn run<'a, M: Measurement>(
         over.journal.remove();
     }
     // A failure of the measurement takes precedence over one of the page.
-    failure.map_or(written, Err).and(logged).and(streamed)
+    failure.map_or(written, Err).and(logged)
 }
 
 /// Measures every target in each of a number of starts, from 1: one after another, or spread `over` a time, and from the second start
