@@ -25,7 +25,7 @@ use crate::{
     clock::Clock,
     load::{DataSet, FillProgress, LoadGroup, LoadProgress, WorkerPool, Workload, fill_sandbox},
     pacing::poll,
-    resources::{Meter, NamedProcess, ResourceWatch},
+    resources::{METER_INTERVAL, Meter, NamedProcess, ResourceWatch},
 };
 
 /// How long servers may take to apply all writes before the next block.
@@ -34,8 +34,6 @@ pub const SETTLE: Duration = Duration::from_secs(120);
 const RECOVERY: Duration = Duration::from_secs(15);
 /// Interval between checks whether it has.
 const RECOVERY_CHECK: Duration = Duration::from_millis(10);
-/// Interval between readings of the servers' processes, if resources are known by time.
-const METER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How servers are prepared.
 pub struct Preparation<'a> {
@@ -101,19 +99,18 @@ impl TrialServers {
             let facts = ServerFacts::read(&mut session)?;
             records.push(facts.record(&session));
             engine.get_or_insert(facts.engine);
-            sessions.push((server.node.name.clone(), session));
+            sessions.push(session);
         }
         let mut sessions = sessions.into_iter();
-        let (Some(engine), Some((_, session))) = (engine, sessions.next()) else {
+        let (Some(engine), Some(session)) = (engine, sessions.next()) else {
             return Err(MeasureError::NoServer);
         };
-        let replicas = Replicas::new(mode, engine, sessions);
+        let replicas = Replicas::new(mode, engine, sessions.collect());
         let nodes: Vec<Node> = servers.iter().map(|server| server.node.clone()).collect();
         let Preparation { workload, size, .. } = *preparation;
         let mut data = fill_sandbox(&nodes, workload, size, filled, stop)?;
         data.wait_on(&nodes[1..], SETTLE + 10 * data.took, stop)?;
         let meter = Meter::open(servers, clock)?;
-        let mut roles = servers.iter();
         let mut warnings = meter.warnings();
         warnings.append(&mut data.warnings);
         Ok(Self {
@@ -128,7 +125,9 @@ impl TrialServers {
                 false => ResourceWatch::on_request(meter),
             },
             by_time: preparation.by_time,
-            have_replicas: roles.any(|server| server.role == Some(Role::Replica)),
+            have_replicas: servers
+                .iter()
+                .any(|server| server.role == Some(Role::Replica)),
             written: false,
             applied: true,
             records,

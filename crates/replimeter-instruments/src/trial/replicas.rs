@@ -13,17 +13,11 @@ use crate::{MeasureError, check_interrupted, pacing};
 /// Interval between checks, while servers catch up, whether they still replicate.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A server other than the one that is written to.
-struct Replica {
-    name: String,
-    session: Session,
-}
-
 /// The servers other than the one that is written to.
 pub(super) struct Replicas {
     mode: Mode,
     engine: Engine,
-    servers: Vec<Replica>,
+    servers: Vec<Session>,
 }
 
 /// How servers applied all writes.
@@ -38,17 +32,11 @@ pub(super) struct CaughtUp {
 }
 
 impl Replicas {
-    pub(super) fn new(
-        mode: Mode,
-        engine: Engine,
-        servers: impl Iterator<Item = (String, Session)>,
-    ) -> Self {
+    pub(super) fn new(mode: Mode, engine: Engine, servers: Vec<Session>) -> Self {
         Self {
             mode,
             engine,
-            servers: servers
-                .map(|(name, session)| Replica { name, session })
-                .collect(),
+            servers,
         }
     }
 
@@ -87,15 +75,15 @@ impl Replicas {
             *most = None;
             for index in std::mem::take(&mut lacking) {
                 let server = &mut self.servers[index];
-                let count = Position::applied_in(self.mode, self.engine, &mut server.session)?
+                let count = Position::applied_in(self.mode, self.engine, server)?
                     .behind(&written)
-                    .map_err(|error| error.on(&server.session))?;
+                    .map_err(|error| error.on(server))?;
                 if first {
-                    behind.push((server.name.clone(), count));
+                    behind.push((server.name().to_owned(), count));
                 }
                 if count > 0 {
                     lacking.push(index);
-                    *most = most.take().max(Some((count, server.name.clone())));
+                    *most = most.take().max(Some((count, server.name().to_owned())));
                 }
             }
             if let Some((count, _)) = most
@@ -119,7 +107,7 @@ impl Replicas {
     /// When one does not, or does not answer.
     pub(super) fn verify(&mut self) -> Result<(), ServerError> {
         let all = self.servers.len() + 1;
-        for Replica { session, .. } in &mut self.servers {
+        for session in &mut self.servers {
             if let Some(words) = fault(self.mode, self.engine, all, session)? {
                 let hint = "see the server's error log, then measure again";
                 return Err(session.precondition("no longer replicates", words, hint));

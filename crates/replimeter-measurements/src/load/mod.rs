@@ -9,7 +9,7 @@ pub(crate) mod report;
 mod saturation;
 mod seconds;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use crate::{
     data::Data,
@@ -30,7 +30,7 @@ use replimeter_instruments::{
         settings::{LoadRunPlan, LoadSettings},
     },
     preflight::Cluster,
-    resources::{Meter, ResourceWatch},
+    resources::{METER_INTERVAL, Meter, ResourceWatch},
 };
 use replimeter_model::{
     compare::Quantity,
@@ -55,9 +55,6 @@ use self::{
     blocks::measure,
     saturation::saturation,
 };
-
-/// How often the servers' resources are read.
-const METER_INTERVAL: Duration = Duration::from_millis(250);
 
 fn workloads(plan: &LoadRunPlan) -> Result<Vec<Workload>, CliError> {
     let workloads: Vec<Workload> = plan

@@ -1,6 +1,6 @@
 //! A visitor of a site in front of the servers posts, and reloads until the post is shown.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use replimeter_engine::{
     position::ENABLE_IDS,
@@ -11,7 +11,7 @@ use replimeter_instruments::{
     front::settings::Remedy,
     load::{self, FillProgress, Workload},
     preflight::Cluster,
-    resources::{Meter, ResourceWatch},
+    resources::{METER_INTERVAL, Meter, ResourceWatch},
     stale::{
         ReaderRef,
         settings::{SessionReset, StaleSite},
@@ -53,8 +53,6 @@ const WORKLOAD: &str = "post-insert";
 const ROWS: DataSize = DataSize::Rows(1000);
 /// Connections of a front to each server: the one visitor needs one.
 const CONNECTIONS: u32 = 2;
-/// Interval between readings of the servers' processes.
-const METER_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Checks what the site needs, before a server is started.
 ///
