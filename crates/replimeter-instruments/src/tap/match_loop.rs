@@ -17,7 +17,7 @@ use super::{
     groups::Groups,
     matcher::{MATCH_TIMEOUT, Matcher},
     stream::{ConnectionEvent, SharedStream, StreamedTransaction},
-    summary::{PlacedCommits, TapSummary},
+    summary::{PlacedCommits, ReplicaEnd, TapSummary},
 };
 use crate::{
     Listener, MeasureError,
@@ -345,6 +345,16 @@ impl<'a> MatchLoop<'a> {
         (0..self.count).map(of).collect()
     }
 
+    /// Returns what has not been matched, with the pending transactions of the replica and the age of the oldest.
+    fn end_of(&self, replica: usize, pending: u64, behind: Option<Nanos>) -> ReplicaEnd {
+        ReplicaEnd {
+            pending,
+            behind,
+            unmatched: self.matcher.unmatched(replica),
+            before_start: self.matcher.before_start(replica),
+        }
+    }
+
     /// Reports a window.
     fn window(
         &mut self,
@@ -364,12 +374,8 @@ impl<'a> MatchLoop<'a> {
         let so_far = || {
             let replicas = standing.iter().enumerate();
             let row = |(replica, (pending, behind)): (usize, &(u64, Option<Nanos>))| {
-                let (unmatched, before) = (
-                    self.matcher.unmatched(replica),
-                    self.matcher.before_start(replica),
-                );
-                let summary = &self.summary;
-                summary.so_far(replica, *pending, *behind, unmatched, before)
+                let end = self.end_of(replica, *pending, *behind);
+                self.summary.so_far(replica, end)
             };
             replicas.map(row).collect()
         };
@@ -406,19 +412,10 @@ impl<'a> MatchLoop<'a> {
         // Transactions that a replica showed just before the end may be beyond it on the primary.
         self.expire(self.end.unwrap_or(now) - GRACE + MATCH_TIMEOUT);
         for (replica, (pending, behind)) in standing.into_iter().enumerate() {
-            let (unmatched, before) = (
-                self.matcher.unmatched(replica),
-                self.matcher.before_start(replica),
-            );
+            let end = self.end_of(replica, pending, behind);
             self.outcome.lags.push(self.summary.lags(replica).clone());
-            self.outcome.results.push(self.summary.row(
-                replica,
-                pending,
-                behind,
-                unmatched,
-                before,
-                &self.groups,
-            ));
+            let row = self.summary.row(replica, end, &self.groups);
+            self.outcome.results.push(row);
         }
         self.outcome.floor = self.summary.floor_row();
         let names = self.outcome.streams.iter().map(|stream| &*stream.name);

@@ -59,6 +59,18 @@ pub(super) struct TapSummary {
     floor_abs: SignedHistogram,
 }
 
+/// The transactions of a replica that have not been matched.
+pub(super) struct ReplicaEnd {
+    /// The number that has not arrived from it yet.
+    pub(super) pending: u64,
+    /// The age of the oldest of these.
+    pub(super) behind: Option<Nanos>,
+    /// Those that will not arrive.
+    pub(super) unmatched: Unmatched,
+    /// The number from before the start.
+    pub(super) before_start: u64,
+}
+
 impl TapSummary {
     pub(super) fn new(names: Vec<String>) -> Self {
         Self {
@@ -174,15 +186,7 @@ impl TapSummary {
     }
 
     /// Returns the totals of a replica.
-    pub(super) fn row(
-        &self,
-        index: usize,
-        pending: u64,
-        behind: Option<Nanos>,
-        unmatched: Unmatched,
-        before_start: u64,
-        groups: &Groups,
-    ) -> TapRow {
+    pub(super) fn row(&self, index: usize, end: ReplicaEnd, groups: &Groups) -> TapRow {
         let replica = &self.replicas[index];
         let by = self.groups.iter().map(|(group, primary)| {
             let (schema, table) = groups.name(*group);
@@ -199,19 +203,18 @@ impl TapSummary {
         by.sort_by_key(|group| std::cmp::Reverse(group.transactions));
         TapRow {
             group_by: by,
-            ..self.so_far(index, pending, behind, unmatched, before_start)
+            ..self.so_far(index, end)
         }
     }
 
     /// Returns the totals of a replica without those of groups.
-    pub(super) fn so_far(
-        &self,
-        index: usize,
-        pending: u64,
-        behind: Option<Nanos>,
-        unmatched: Unmatched,
-        before_start: u64,
-    ) -> TapRow {
+    pub(super) fn so_far(&self, index: usize, end: ReplicaEnd) -> TapRow {
+        let ReplicaEnd {
+            pending,
+            behind,
+            unmatched,
+            before_start,
+        } = end;
         let replica = &self.replicas[index];
         let reasons = [
             ("arrived while a connection was lost", unmatched.unheard),
@@ -374,10 +377,12 @@ mod tests {
                     } => {
                         let row = summary.row(
                             replica,
-                            pending,
-                            behind,
-                            unmatched,
-                            before_start,
+                            ReplicaEnd {
+                                pending,
+                                behind,
+                                unmatched,
+                                before_start,
+                            },
                             &Groups::named(groups),
                         );
                         assert_eq!(
