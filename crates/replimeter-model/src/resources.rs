@@ -200,6 +200,13 @@ impl PerOperation {
         let of_roles = servers.filter(|server| roles.contains(&server.role.as_str()));
         of_roles.map(|server| server.cpu_us_per_op).sum()
     }
+
+    /// Returns the processor time per operation of all servers together; `None` if one is unknown, or there are none.
+    pub fn cpu_of_all<'a>(servers: impl IntoIterator<Item = &'a Self>) -> Option<f64> {
+        let mut servers = servers.into_iter().peekable();
+        servers.peek()?;
+        servers.map(|server| server.cpu_us_per_op).sum()
+    }
 }
 
 /// Work that the storage engine of a server has postponed; null where the server does not show it.

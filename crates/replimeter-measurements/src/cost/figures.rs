@@ -1,6 +1,7 @@
 //! The figures of `cost`.
 
 use replimeter_instruments::cost::results::CostResults;
+use replimeter_model::resources::PerOperation;
 use replimeter_run::{
     cli_error::CliError,
     figures,
@@ -49,17 +50,9 @@ pub(super) fn stated(results: &CostResults) -> StatedFigures {
         let (value, ends) = (row.latency_mean_us.value, row.latency_mean_us.ends());
         figures.add(mean, &of, value, ends, row.blocks);
         figures.distribution(quantiles, &of, &row.latency);
-        let cpu = || row.servers.iter().map(|server| server.cpu_us_per_op);
-        figures.add(
-            &PRIMARY_CPU,
-            &of,
-            cpu().next().flatten(),
-            None,
-            row.operations,
-        );
-        let all = cpu()
-            .sum::<Option<f64>>()
-            .filter(|_| !row.servers.is_empty());
+        let primary = row.servers.first().and_then(|server| server.cpu_us_per_op);
+        figures.add(&PRIMARY_CPU, &of, primary, None, row.operations);
+        let all = PerOperation::cpu_of_all(&row.servers);
         figures.add(&ALL_CPU, &of, all, None, row.operations);
     }
     figures

@@ -1,7 +1,7 @@
 //! The figures of `load`, and of background loads.
 
 use replimeter_instruments::load::results::LoadResults;
-use replimeter_model::load::LoadRecord;
+use replimeter_model::{load::LoadRecord, resources::PerOperation};
 use replimeter_run::{
     figures,
     figures::{DimensionSpec, FigureSpec, SHAPE, StatedFigures, THREADS},
@@ -42,8 +42,7 @@ pub(super) fn stated(results: &LoadResults) -> StatedFigures {
     let mut figures = StatedFigures::default();
     for row in &results.rows {
         add(&mut figures, &THROUGHPUT, LATENCY, &row.load);
-        let cpu: Option<f64> = row.servers.iter().map(|server| server.cpu_us_per_op).sum();
-        let cpu = cpu.filter(|_| !row.servers.is_empty());
+        let cpu = PerOperation::cpu_of_all(&row.servers);
         let threads = row.load.threads.to_string();
         let of = of(&row.load, &threads);
         figures.add(&CPU_PER_OP, &of, cpu, None, row.load.passes);

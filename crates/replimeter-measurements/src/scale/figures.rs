@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use replimeter_instruments::scale::results::ScaleResults;
+use replimeter_model::resources::PerOperation;
 use replimeter_run::{
     cli_error::CliError,
     figures,
@@ -42,9 +43,8 @@ pub(super) fn stated(results: &ScaleResults) -> StatedFigures {
             };
             figures.distribution(LATENCY, &of, latency);
         }
-        let cpu = row.servers.iter();
-        let cpu: Option<f64> = cpu.map(|server| server.per_operation.cpu_us_per_op).sum();
-        let cpu = cpu.filter(|_| !row.servers.is_empty());
+        let cpu = row.servers.iter().map(|server| &server.per_operation);
+        let cpu = PerOperation::cpu_of_all(cpu);
         figures.add(&CPU_PER_OP, &[&replicas, &row.phase], cpu, None, blocks);
     }
     figures
