@@ -112,6 +112,7 @@ impl CaseLatencies {
 
 pub(super) fn stated(results: &StaleResults) -> StatedFigures {
     let mut figures = StatedFigures::default();
+    let mut written = Vec::new();
     for row in &results.rows {
         let of = [
             row.shape.as_str(),
@@ -133,14 +134,11 @@ pub(super) fn stated(results: &StaleResults) -> StatedFigures {
             }
         }
         // The writes of a case are the same for every reader.
-        let [case @ .., _] = &of;
-        let known = figures.all().iter().any(|figure| {
-            let mut words = figure.of.iter().map(|of| of.value.as_str());
-            std::ptr::eq(figure.spec, &WRITE_LATENCY[0])
-                && case.iter().all(|word| words.next() == Some(*word))
-        });
-        if !known {
-            figures.distribution(WRITE_LATENCY, case, &row.write_latency);
+        let [shape, load, consistency, reset, judged, _] = of;
+        let case = [shape, load, consistency, reset, judged];
+        if !written.contains(&case) {
+            written.push(case);
+            figures.distribution(WRITE_LATENCY, &case, &row.write_latency);
         }
     }
     figures
