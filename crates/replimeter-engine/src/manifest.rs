@@ -8,7 +8,11 @@ use replimeter_model::{
     replication::Mode,
 };
 
-use crate::dialect::variables::notable;
+use crate::dialect::{
+    Channel,
+    acknowledgement::{VariableNames, WORDS, on},
+    variables::notable,
+};
 
 /// Adds what the settings of servers mean, and how they receive writes, and from whom, to records without it: of runs before it was
 /// recorded, and of servers that were started in a known mode.
@@ -40,17 +44,9 @@ fn meaning(server: &ServerRecord) -> ServerMeaning {
     }
 }
 
-/// Returns the value of the first of these variables that exists; names differ by engine and version.
-fn variable<'a>(server: &'a ServerRecord, spellings: &[&str]) -> Option<&'a str> {
-    spellings
-        .iter()
-        .find_map(|name| server.variables.get(*name))
-        .map(String::as_str)
-}
-
-/// Returns whether one of these variables is on.
-fn is_on(server: &ServerRecord, spellings: &[&str]) -> bool {
-    variable(server, spellings).is_some_and(|value| matches!(value, "ON" | "1"))
+/// Returns whether a variable is on.
+fn is_on(server: &ServerRecord, name: &str) -> bool {
+    server.variables.get(name).is_some_and(|value| on(value))
 }
 
 /// Returns the cluster that it is a member of, by its settings: its mode, and the cluster's name.
@@ -65,7 +61,7 @@ fn cluster(server: &ServerRecord) -> Option<(Mode, &str)> {
     };
     if !server.replication.is_empty() {
         None
-    } else if is_on(server, &["wsrep_on"])
+    } else if is_on(server, "wsrep_on")
         && named("wsrep_provider").is_some_and(|provider| provider != "none")
     {
         Some((
@@ -102,40 +98,24 @@ fn topology<'a>(server: &'a ServerRecord, servers: &ShapeServers<'a>) -> (Mode, 
 
 /// Returns whether its group takes writes at one member only.
 fn single_primary(server: &ServerRecord) -> bool {
-    is_on(server, &["group_replication_single_primary_mode"])
+    is_on(server, "group_replication_single_primary_mode")
 }
 
 /// Returns whether it acknowledges receipt, as a replica.
 fn acknowledges(server: &ServerRecord) -> bool {
-    is_on(
-        server,
-        &[
-            "rpl_semi_sync_slave_enabled",
-            "rpl_semi_sync_replica_enabled",
-        ],
-    )
+    let enabled = |words: &VariableNames| is_on(server, &format!("{}_enabled", words.replica));
+    WORDS.iter().any(enabled)
 }
 
 /// Returns when it waits for a replica, as a semi-synchronous primary: `after-sync` or `after-commit`; `None`
 /// when it does not wait.
 fn wait_point(server: &ServerRecord) -> Option<&'static str> {
-    if !is_on(
-        server,
-        &[
-            "rpl_semi_sync_master_enabled",
-            "rpl_semi_sync_source_enabled",
-        ],
-    ) {
-        return None;
-    }
-    let stated = variable(
-        server,
-        &[
-            "rpl_semi_sync_master_wait_point",
-            "rpl_semi_sync_source_wait_point",
-        ],
-    );
-    Some(match stated {
+    let enabled = |words: &&VariableNames| is_on(server, &format!("{}_enabled", words.primary));
+    let words = WORDS.iter().find(enabled)?;
+    let stated = server
+        .variables
+        .get(&format!("{}_wait_point", words.primary));
+    Some(match stated.map(String::as_str) {
         Some("AFTER_SYNC") => "after-sync",
         Some("AFTER_COMMIT") => "after-commit",
         // The defaults of each engine.
@@ -164,17 +144,13 @@ impl<'a> ShapeServers<'a> {
     /// Returns the server that another one receives from by its channel status: by the source's server id, which also
     /// holds behind a link, or by the address.
     fn source_of(&self, server: &ServerRecord) -> Option<&'a ServerRecord> {
-        let stated = |names: [&str; 2]| {
-            let mut names = names.iter();
-            names.find_map(|name| server.replication.get(*name))
-        };
-        let id = stated(["Source_Server_Id", "Master_Server_Id"]).filter(|id| *id != "0");
+        let channel = Channel::from_row(server.replication.clone());
         let by_address = || {
-            let host = stated(["Source_Host", "Master_Host"])?;
-            let port = stated(["Source_Port", "Master_Port"])?;
-            self.by_address.get(format!("{host}:{port}").as_str())
+            let address = format!("{}:{}", channel.source_host, channel.source_port);
+            self.by_address.get(address.as_str())
         };
-        let by_id = id.and_then(|id| self.by_id.get(id.as_str()));
+        let id = Some(channel.source_server_id).filter(|id| *id != 0);
+        let by_id = id.and_then(|id| self.by_id.get(id.to_string().as_str()));
         by_id.or_else(by_address).copied()
     }
 }

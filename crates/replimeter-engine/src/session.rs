@@ -30,7 +30,7 @@ use crate::{
     attempt::attempt,
     dialect::session_settings::SessionSettings,
     driver::{self, AnswerWatch, Interrupter},
-    error::{ErrorKind, ServerError},
+    error::{ErrorKind, ServerError, explain},
     identity::{self, Unconfirmed},
     login_error::{login_error, sent_in_clear},
     node::{CONNECT, Node},
@@ -497,12 +497,8 @@ fn connect(node: &Node, tls: bool, given_up: &dyn Fn() -> bool) -> mysql::Result
     let conn = conn.unwrap_or(Err(Error::DriverError(DriverError::ConnectTimeout)));
     match &conn {
         Ok(_) => node.clear_owing(),
-        Err(error) => {
-            let error = node.driver_error("cannot connect", error);
-            if error.kind == ErrorKind::Timeout {
-                node.set_owing();
-            }
-        }
+        Err(error) if explain(error).0 == ErrorKind::Timeout => node.set_owing(),
+        Err(_) => {}
     }
     conn
 }

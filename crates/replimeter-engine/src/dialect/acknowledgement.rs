@@ -18,7 +18,7 @@ pub struct VariableNames {
 }
 
 /// MySQL since 8.0.26, then all others.
-const WORDS: [VariableNames; 2] = [
+pub(crate) const WORDS: [VariableNames; 2] = [
     VariableNames {
         primary: "rpl_semi_sync_source",
         replica: "rpl_semi_sync_replica",
@@ -175,6 +175,6 @@ pub fn state(session: &mut Session) -> Result<(Option<PrimaryState>, ReplicaStat
     Ok((primary, replica))
 }
 
-fn on(text: &str) -> bool {
+pub(crate) fn on(text: &str) -> bool {
     matches!(text, "ON" | "1")
 }

@@ -37,7 +37,7 @@ impl LogSettings {
         let known = UPDATES
             .into_iter()
             .find(|name| facts.variables.contains_key(*name));
-        let updates_variable = known.unwrap_or("log_slave_updates");
+        let updates_variable = known.unwrap_or(UPDATES[1]);
         Self {
             on: facts.on("log_bin"),
             updates_variable,

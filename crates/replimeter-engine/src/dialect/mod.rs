@@ -163,7 +163,7 @@ impl Channel {
         }
     }
 
-    fn from_row(row: StatusRow) -> Self {
+    pub(crate) fn from_row(row: StatusRow) -> Self {
         let pick = |names: &[&str]| {
             names
                 .iter()
@@ -246,7 +246,7 @@ pub fn channels(engine: Engine, session: &mut Session) -> Result<Vec<Channel>, S
         Engine::MariaDb => mariadb::CHANNELS,
         Engine::MySql => mysql::CHANNELS,
     };
-    let rows = first_known(session, "cannot read the replica's status", statements)?;
+    let (_, rows) = first_known(session, "cannot read the replica's status", statements)?;
     let show_errors = session.show_errors();
     let channels = rows.into_iter().map(|mut row| {
         if !show_errors {
@@ -299,7 +299,7 @@ fn log_status(engine: Engine, session: &mut Session) -> Result<Option<StatusRow>
         Engine::MariaDb => mariadb::BINLOG_STATUS,
         Engine::MySql => mysql::BINLOG_STATUS,
     };
-    let rows = first_known(session, "cannot read the binary log's status", statements)?;
+    let (_, rows) = first_known(session, "cannot read the binary log's status", statements)?;
     Ok(rows.into_iter().next())
 }
 
@@ -346,11 +346,11 @@ pub fn connected_replicas(
     engine: Engine,
     session: &mut Session,
 ) -> Result<Vec<ConnectedReplica>, ServerError> {
-    let statements: &[&str] = match engine {
+    let statements: &[&'static str] = match engine {
         Engine::MariaDb => mariadb::REPLICAS,
         Engine::MySql => mysql::REPLICAS,
     };
-    let rows = first_known(
+    let (_, rows) = first_known(
         session,
         "cannot read the list of connected replicas",
         statements,
@@ -408,17 +408,17 @@ pub fn channel_gone(session: &Session, operation: &str) -> ServerError {
     )
 }
 
-/// Returns the rows of the first statement that this server can parse.
+/// Returns the first statement that this server can parse, and its rows.
 fn first_known(
     session: &mut Session,
     operation: &str,
-    statements: &[&str],
-) -> Result<Vec<StatusRow>, ServerError> {
+    statements: &[&'static str],
+) -> Result<(&'static str, Vec<StatusRow>), ServerError> {
     let mut last = None;
     for statement in statements {
         match session.rows(operation, statement) {
             Err(error) if error.class() == Some(ErrorClass::Syntax) => last = Some(error),
-            other => return other,
+            other => return other.map(|rows| (*statement, rows)),
         }
     }
     Err(last.unwrap_or_else(|| {

@@ -7,10 +7,9 @@
 use mysql::{Row, Value};
 use replimeter_model::{bug::REPORT_BUG, engine::Engine, stages::Mark};
 
+use super::{first_known, mariadb};
 use crate::position::{DomainCommit, WrittenId, domain_commits};
-use crate::{
-    ErrorClass, ServerError, Session, facts::ServerFacts, membership::Membership, session::Prepared,
-};
+use crate::{ServerError, Session, facts::ServerFacts, membership::Membership, session::Prepared};
 
 const OPERATION: &str = "cannot read the progress of transactions";
 
@@ -32,12 +31,8 @@ LAST_APPLIED_TRANSACTION_IMMEDIATE_COMMIT_TIMESTAMP, LAST_APPLIED_TRANSACTION_ST
 LAST_APPLIED_TRANSACTION_END_APPLY_TIMESTAMP \
 FROM performance_schema.replication_applier_status_by_worker WHERE LAST_APPLIED_TRANSACTION <> ''";
 
-/// Positions of every connection; MariaDB has no shorter statement before 11.6.
-const POSITIONS: [&str; 2] = ["SHOW ALL REPLICAS STATUS", "SHOW ALL SLAVES STATUS"];
-
-/// Returns the chain of marks that a replica of this engine can report, each with the clock that stamps
-/// it. On MariaDB the chain includes the
-/// binary log if a tap reports it (`tap`); MySQL stamps it itself, more precisely than a tap.
+/// Returns the chain of marks that a replica of this engine can report, each with the clock that stamps it. On MariaDB the chain
+/// includes the binary log if a tap reports it (`tap`); MySQL stamps it itself, more precisely than a tap.
 #[must_use]
 pub fn chain(engine: Engine, replica: &str, tap: bool) -> Vec<(Mark, &str)> {
     match engine {
@@ -186,20 +181,8 @@ impl StageSource {
                         "use the write latency: it includes replication and certification; the time from then until a row is visible is spent applying",
                     ));
                 }
-                let mut known = None;
-                for statement in POSITIONS {
-                    match session.rows(OPERATION, statement) {
-                        Err(error) if error.class() == Some(ErrorClass::Syntax) => {}
-                        Err(error) => return Err(error),
-                        Ok(_) => {
-                            known = Some(statement);
-                            break;
-                        }
-                    }
-                }
-                let unknown =
-                    || session.precondition(OPERATION, "no statement is known for it", REPORT_BUG);
-                StageQuery::Positions(known.ok_or_else(unknown)?)
+                // The positions of every connection; there is no shorter statement before 11.6.
+                StageQuery::Positions(first_known(session, OPERATION, mariadb::CHANNELS)?.0)
             }
         };
         Ok(Self { way })

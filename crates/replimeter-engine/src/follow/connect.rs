@@ -18,11 +18,13 @@ use rustix::{
 use crate::{
     ErrorClass, ErrorKind, Node, ServerError, Session, dialect,
     error::{ACCESS_DENIED, SPECIAL_DENIED},
-    follow::decoder::{Position, StreamError, refused},
+    follow::{
+        decoder::{Position, StreamError, refused},
+        requirements::OPERATION,
+    },
     position::{GtidSet, Uuid, domain_commits},
 };
 
-pub(super) const OPERATION: &str = "cannot follow its binary log";
 /// The hint when a connection broke.
 const STOPPED: &str = "check whether the server stopped or its dump thread was killed";
 /// Timeout of a read, after which control returns to the caller.

@@ -7,12 +7,10 @@ use crate::{
     ErrorKind, Node, ServerError, Session, dialect, driver,
     facts::ServerFacts,
     follow::{
-        connect::{
-            HEARTBEAT, LogConnection, OPERATION, READ_TIMEOUT, StartPosition, connect, explain,
-            fits,
-        },
+        connect::{HEARTBEAT, LogConnection, READ_TIMEOUT, StartPosition, connect, explain, fits},
         decoder::{CompleteTransaction, Decoder, Position, StreamCounts, StreamError},
         event::{self, HEADER},
+        requirements::OPERATION,
         resume::Resume,
         tables::Tables,
     },

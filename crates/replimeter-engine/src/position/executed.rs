@@ -98,7 +98,7 @@ impl Executed {
 }
 
 /// Returns the last number of a server in a domain.
-fn last_of(known: &[DomainCommit], domain: u32, server: u32) -> Option<u64> {
+pub(crate) fn last_of(known: &[DomainCommit], domain: u32, server: u32) -> Option<u64> {
     let same = known
         .iter()
         .filter(|one| (one.domain, one.server) == (domain, server));

@@ -9,13 +9,13 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use replimeter_model::{bug::REPORT_BUG, engine::Engine, replication::Mode};
 
-pub(crate) use self::gtid_set::joined;
 pub use self::{
     commit_id::{CommitId, CommitSource, MAX_TAG_LENGTH, OriginServer, Tag, Uuid},
     executed::{Executed, executed},
     gtid_set::{DomainCommit, GtidError, GtidSet, Interval, domain_commits},
     written_id::WrittenId,
 };
+pub(crate) use self::{executed::last_of, gtid_set::joined};
 use crate::{ServerError, Session, dialect::Channel, facts::ServerFacts};
 
 /// The transactions that a server has written, received or applied.

@@ -9,7 +9,7 @@ use replimeter_model::{
 
 use crate::{
     dialect::log::LogSettings,
-    position::{DomainCommit, Executed, GtidSet},
+    position::{DomainCommit, Executed, GtidSet, last_of},
     rules::{Subject, Subjects, number, read},
 };
 
@@ -152,9 +152,7 @@ fn of_domains(
     }
     let (top_name, own) = (top.name, replica.facts.identity().server_id);
     let has = |list: &[DomainCommit], gtid: &DomainCommit| {
-        list.iter().any(|one| {
-            (one.domain, one.server) == (gtid.domain, gtid.server) && one.sequence >= gtid.sequence
-        })
+        last_of(list, gtid.domain, gtid.server) >= Some(gtid.sequence)
     };
     let of_server = |id: u64, lacks: &dyn Fn(&DomainCommit) -> bool| {
         let of = logged.iter().filter(|gtid| u64::from(gtid.server) == id);
