@@ -254,6 +254,12 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Servers with their data, and the clients of a site if operations pass through one.
+struct ReadyServers {
+    prepared: TrialServers,
+    site: Option<ScaleClients>,
+}
+
 /// State shared by all starts.
 struct Starts {
     workloads: Workloads,
@@ -312,7 +318,7 @@ impl Starts {
             size: plan.data_size,
             by_time: true,
         };
-        let mut prepared =
+        let prepared =
             TrialServers::open(servers.members(), &preparation, &clock, &mut filled, stop)?;
         let (rows, bytes) = (prepared.data.rows, prepared.data.bytes);
         cx.take(Call::Filled {
@@ -320,7 +326,7 @@ impl Starts {
             bytes,
             warnings: prepared.warnings.clone(),
         })?;
-        let mut site = match (&plan.site, cluster) {
+        let site = match (&plan.site, cluster) {
             (Some(through), Some(cluster)) => {
                 Some(ScaleClients::start(cx, through, cluster, rows)?)
             }
@@ -329,14 +335,9 @@ impl Starts {
         if let Some(site) = &site {
             prepared.meter(site.processes());
         }
-        let result = self.blocks(
-            cx,
-            servers,
-            &mut prepared,
-            site.as_mut(),
-            (replicas, round, place),
-        );
-        if let Some(site) = site {
+        let mut ready = ReadyServers { prepared, site };
+        let result = self.blocks(cx, servers, &mut ready, replicas, round, place);
+        if let Some(site) = ready.site {
             site.end();
         }
         result
@@ -347,9 +348,10 @@ impl Starts {
         &self,
         cx: &mut RunContext<'_, Scale>,
         servers: &dyn Servers,
-        prepared: &mut TrialServers,
-        mut site: Option<&mut ScaleClients>,
-        (replicas, round, place): (u32, u32, &str),
+        ready: &mut ReadyServers,
+        replicas: u32,
+        round: u32,
+        place: &str,
     ) -> Result<(), CliError> {
         let plan = cx.plan;
         let phases = plan.phases();
@@ -376,14 +378,7 @@ impl Starts {
                         phase,
                     };
                     let last = repeat == REPEATS;
-                    if !self.block(
-                        cx,
-                        servers,
-                        prepared,
-                        site.as_deref_mut(),
-                        at,
-                        (&part, last),
-                    )? {
+                    if !self.block(cx, servers, ready, at, &part, last)? {
                         break;
                     }
                     repeated += 1;
@@ -399,11 +394,12 @@ impl Starts {
         &self,
         cx: &mut RunContext<'_, Scale>,
         servers: &dyn Servers,
-        prepared: &mut TrialServers,
-        mut site: Option<&mut ScaleClients>,
+        ready: &mut ReadyServers,
         place: BlockPlace,
-        (part, last): (&str, bool),
+        part: &str,
+        last: bool,
     ) -> Result<bool, CliError> {
+        let ReadyServers { prepared, site } = ready;
         let before = machine::CoreTime::read();
         let (began, waited) = (Instant::now(), machine::disk_wait());
         let observers = &cx.observers;
