@@ -37,25 +37,22 @@ macro_rules! settings {
     (@[$old:ident $given:ident] $fields:tt $fill:tt $planned:tt $types:tt [$heading:ident] $($rest:tt)*) => {
         $crate::settings! { @[$heading $given] $fields $fill $planned $types $($rest)* }
     };
-    (@[$heading:ident $given:ident] $fields:tt $fill:tt $planned:tt $types:tt $(#[$about:meta])* keep_awake; $($rest:tt)*) => {
+    (@[$heading:ident $given:ident] $fields:tt $fill:tt $planned:tt $types:tt $(#[$about:meta])* keep_awake $($more:literal)?; $($rest:tt)*) => {
         $crate::settings! { @[Client $given] $fields $fill $planned $types
             $(#[$about])*
             ///
             /// Spinners at idle priority do it: a core that has to wake up delays what is measured.
+            $(#[doc = $more])?
             #[arg(value_parser = $crate::plan::on_off())]
             only keep_awake "ON|OFF": Option<bool>;
             [$heading] $($rest)*
         }
     };
     (@[$heading:ident $given:ident] $fields:tt $fill:tt $planned:tt $types:tt $(#[$about:meta])* keep_awake_under_load; $($rest:tt)*) => {
-        $crate::settings! { @[Client $given] $fields $fill $planned $types
+        $crate::settings! { @[$heading $given] $fields $fill $planned $types
             $(#[$about])*
-            ///
-            /// Spinners at idle priority do it: a core that has to wake up delays what is measured. A load of more than
-            /// one thread keeps the cores busy, and the spinners would cost it throughput.
-            #[arg(value_parser = $crate::plan::on_off())]
-            only keep_awake "ON|OFF": Option<bool>;
-            [$heading] $($rest)*
+            keep_awake " A load of more than one thread keeps the cores busy, and the spinners would cost it throughput.";
+            $($rest)*
         }
     };
     (@[$heading:ident $given:ident] $fields:tt $fill:tt $planned:tt $types:tt real_time; $($rest:tt)*) => {
