@@ -3,6 +3,29 @@ use replimeter_model::random::Random;
 
 mod starts;
 
+pub(super) fn verdict(stale: bool) -> Verdict {
+    if stale {
+        Verdict::Stale
+    } else {
+        Verdict::Fresh
+    }
+}
+
+/// Returns a round with one read, right after the acknowledgement.
+pub(super) fn one_read(number: u64, send: Nanos, ack: Nanos, read: StaleRead) -> StaleRound {
+    StaleRound {
+        phase: StalePhase::AtOnce,
+        round: number,
+        row: 1,
+        offset: Nanos(0),
+        send,
+        ack,
+        conflicts: 0,
+        reset: None,
+        reads: vec![read],
+    }
+}
+
 fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
     let send = Nanos(number as i64 * 1_000_000);
     let ack = send + Nanos(100_000);
@@ -16,11 +39,6 @@ fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
         reads += 1;
     }
     let stale = last_stale.is_some();
-    let verdict = if stale {
-        Verdict::Stale
-    } else {
-        Verdict::Fresh
-    };
     let read = StaleRead {
         behind: u32::from(stale),
         last_stale,
@@ -31,7 +49,7 @@ fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
             0,
             ack + Nanos(offset),
             ack + Nanos(offset + 20_000),
-            verdict,
+            verdict(stale),
         )
     };
     let phase = if offset == 0 {
@@ -41,14 +59,8 @@ fn round(number: u64, offset: i64, visible: i64) -> StaleRound {
     };
     StaleRound {
         phase,
-        round: number,
-        row: 1,
         offset: Nanos(offset),
-        send,
-        ack,
-        conflicts: 0,
-        reset: None,
-        reads: vec![read],
+        ..one_read(number, send, ack, read)
     }
 }
 

@@ -4,8 +4,11 @@ use replimeter_model::random::Random;
 
 use super::*;
 use crate::stale::{
-    results::{StalePhase, StaleRow},
-    summary::StaleSummary,
+    results::StaleRow,
+    summary::{
+        StaleSummary,
+        tests::{one_read, verdict},
+    },
 };
 
 /// A second, in nanoseconds.
@@ -70,11 +73,7 @@ fn add_rounds(
         if stale && !waits {
             last_stale = Some(nanos(ack));
         }
-        let verdict = if stale {
-            Verdict::Stale
-        } else {
-            Verdict::Fresh
-        };
+        let verdict = verdict(stale);
         let shown = waits || !stale;
         let read = StaleRead {
             last_stale,
@@ -83,17 +82,7 @@ fn add_rounds(
             reads,
             ..StaleRead::new(0, nanos(ack), nanos(ack + 0.5e6), verdict)
         };
-        let round = StaleRound {
-            phase: StalePhase::AtOnce,
-            round: number,
-            row: 1,
-            offset: Nanos(0),
-            send: nanos(send),
-            ack: nanos(ack),
-            conflicts: 0,
-            reset: None,
-            reads: vec![read],
-        };
+        let round = one_read(number, nanos(send), nanos(ack), read);
         summary.record(&round, &round.reads[0], waits);
         now = if waits { begin + 0.5e6 } else { ack + 0.5e6 };
     }
@@ -124,27 +113,13 @@ fn slow_writes_are_not_counted_as_fresh() {
         let stale = number % 2 == 0;
         let slow = number % 10 == 0;
         ack = ack + Nanos(if slow { 50_000_000 } else { 1_000_000 });
-        let verdict = if stale {
-            Verdict::Stale
-        } else {
-            Verdict::Fresh
-        };
+        let verdict = verdict(stale);
         let read = StaleRead {
             last_stale: stale.then_some(ack),
             fresh_begin: Some(ack + Nanos(100_000)),
             ..StaleRead::new(0, ack, ack + Nanos(50_000), verdict)
         };
-        let round = StaleRound {
-            phase: StalePhase::AtOnce,
-            round: number,
-            row: 1,
-            offset: Nanos(0),
-            send: ack,
-            ack,
-            conflicts: 0,
-            reset: None,
-            reads: vec![read],
-        };
+        let round = one_read(number, ack, ack, read);
         withheld.record(&round, &read, &mut visible);
     }
     assert_eq!((withheld.count(), withheld.percent()), (0, Some(50.0)));
@@ -203,11 +178,7 @@ fn pause_after(long: u64) -> StaleRow {
                 1_000_000
             });
         let stale = number % 10 == 0;
-        let verdict = if stale {
-            Verdict::Stale
-        } else {
-            Verdict::Fresh
-        };
+        let verdict = verdict(stale);
         let begin = if stale { ack + Nanos(100_000) } else { ack };
         let read = StaleRead {
             last_stale: stale.then_some(ack),
@@ -215,17 +186,7 @@ fn pause_after(long: u64) -> StaleRow {
             fresh_end: Some(begin + Nanos(50_000)),
             ..StaleRead::new(0, ack, ack + Nanos(50_000), verdict)
         };
-        let round = StaleRound {
-            phase: StalePhase::AtOnce,
-            round: number,
-            row: 1,
-            offset: Nanos(0),
-            send: ack,
-            ack,
-            conflicts: 0,
-            reset: None,
-            reads: vec![read],
-        };
+        let round = one_read(number, ack, ack, read);
         summary.record(&round, &read, true);
     }
     summary.row()
