@@ -69,7 +69,7 @@ pub(crate) fn ablation() {
         let repetitions = (0..TIMES).map(|repetition| {
             let mut measured = [[None; 2]; COMBINATIONS];
             for step in 0..COMBINATIONS {
-                // In reverse in every second turn, so that a drift of the machine cancels.
+                // In reverse in every second repetition, so that a drift of the machine cancels.
                 let reversed = COMBINATIONS - 1 - step;
                 let combination = if repetition % 2 == 0 { step } else { reversed };
                 measured[combination] = measure(threads, combination);

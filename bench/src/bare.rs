@@ -145,7 +145,7 @@ fn ask(sockets: &mut [BareSocket]) -> u64 {
     let (from, until) = (RAMP, RAMP + COUNTED);
     let (mut counts, mut counted) = (false, 0);
     for pass in 0u64.. {
-        // Reads the clock once in 64 turns, which costs almost nothing.
+        // Reads the clock once in 64 passes, which costs almost nothing.
         if pass % 64 == 0 {
             let now = began.elapsed();
             counts = now >= from;

@@ -22,13 +22,13 @@ const CLIENTS: u64 = 8;
 const REPLICAS: usize = 2;
 /// Rows that the load reads.
 const ROWS: u64 = 1000;
-/// Duration of a counted turn, and the time before it that is not counted. Short, since a virtual machine's speed changes within seconds.
+/// Duration of a counted repetition, and the time before it that is not counted. Short, since a virtual machine's speed changes within seconds.
 const REPETITION: Duration = Duration::from_millis(800);
 const SETTLE: Duration = Duration::from_millis(200);
-/// Turns of each kind.
+/// Repetitions of each kind.
 const ROUNDS: usize = 32;
 
-/// What the replicas do during a turn.
+/// What the replicas do during a repetition.
 #[derive(Clone, Copy, PartialEq)]
 enum Neighbor {
     /// They have no processor time, as if they were not there.

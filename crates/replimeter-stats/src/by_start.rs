@@ -107,7 +107,7 @@ impl ByStart {
 
 /// Returns the ranks, which may lie beyond 1 and `count`, between which the quantile `p` lies with 95 %, where the variance
 /// of a share is `factor` times that of independent samples.
-pub fn ranks(p: f64, count: f64, factor: f64) -> [f64; 2] {
+pub(crate) fn ranks(p: f64, count: f64, factor: f64) -> [f64; 2] {
     let half = Z95 * (factor * count * p * (1.0 - p)).sqrt();
     [(count * p - half).floor(), (count * p + half).ceil() + 1.0]
 }
@@ -124,11 +124,11 @@ pub fn spread_of(figures: &[f64]) -> Option<StartSpread> {
 }
 
 /// Returns whether a quantile is in a tail: too far from the median for the middle of the starts to decide it.
-pub fn is_tail(p: f64) -> bool {
+pub(crate) fn is_tail(p: f64) -> bool {
     p.max(1.0 - p) > 0.75
 }
 
 /// Returns how many of `count` samples, of which `at_most` are up to the quantile `p`, lie beyond it.
-pub fn beyond(p: f64, count: u64, at_most: u64) -> u64 {
+pub(crate) fn beyond(p: f64, count: u64, at_most: u64) -> u64 {
     if p < 0.5 { at_most } else { count - at_most }
 }

@@ -6,7 +6,7 @@ use replimeter_model::{
     stages::{Mark, MarkRecord, QuantileBreakdown, Stage, Stages},
     time::Nanos,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::{
     grid,
@@ -24,7 +24,7 @@ const MIN_TRANSACTIONS: f64 = 10.0;
 const RESOLUTION: Nanos = Nanos(1_000);
 
 /// A point in time, with its error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Point {
     /// On the run's clock.
     pub at: Nanos,
@@ -37,7 +37,7 @@ pub struct Point {
 /// A server's own stamp.
 ///
 /// Two stamps of one clock are compared on that clock, even when its offset is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Stamp {
     /// A number for each clock; servers on one machine share it.
     pub clock: u8,
@@ -64,7 +64,7 @@ impl Point {
 }
 
 /// The known points of one transaction. Ordered as the enum [`Mark`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Points {
     /// The client is about to hand the statement to the socket.
     pub send: Option<Point>,

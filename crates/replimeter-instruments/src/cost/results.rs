@@ -293,15 +293,14 @@ pub struct CostResults {
 }
 
 impl CostResults {
-    /// Whether servers of several engines stand side by side.
-    #[must_use]
-    pub fn several_engines(&self) -> bool {
+    /// Returns whether servers of several engines stand side by side.
+    fn several_engines(&self) -> bool {
         self.rows
             .iter()
             .any(|row| row.engine != self.rows[0].engine)
     }
 
-    /// Returns the name of a row's mode in this document.
+    /// Returns the name of a row's mode in these results.
     #[must_use]
     pub fn label_of(&self, engine: &str, mode: &str, wait_point: Option<&str>) -> String {
         let label = label(mode, wait_point);

@@ -107,10 +107,7 @@ mod tests {
     /// Input of the waterfalls.
     #[derive(Deserialize)]
     #[serde(rename_all = "snake_case")]
-    #[allow(
-        clippy::large_enum_variant,
-        reason = "one at a time is written or read"
-    )]
+    #[allow(clippy::large_enum_variant, reason = "one at a time is read")]
     enum Input {
         /// A replica's waterfall begins; for a Galera node the engine is `None`.
         Waterfall {

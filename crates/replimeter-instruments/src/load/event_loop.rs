@@ -199,7 +199,7 @@ impl EventLoop {
         }
         let mut events = Vec::with_capacity(EVENTS);
         let mut armed: Option<Nanos> = None;
-        // When the last turn began and when it was done.
+        // When the last pass began and when it was done.
         let mut pass = [state.clock.now(); 2];
         let mut next_tick = pass[1] + Nanos::from(TICK);
         while running.left > 0 {

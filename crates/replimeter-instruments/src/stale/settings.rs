@@ -3,7 +3,6 @@
 mod site;
 mod values;
 
-pub use replimeter_model::read_consistency::ReadConsistency;
 use replimeter_model::{
     load::{Arrivals, DataSize, LoadRate, LoadSpec},
     plan::{
@@ -15,6 +14,7 @@ use replimeter_model::{
         stop_condition::{DEFAULT_ROUNDS, StopCondition},
         warm_up,
     },
+    read_consistency::ReadConsistency,
     settings,
     target::Target,
     time_span::TimeSpan,

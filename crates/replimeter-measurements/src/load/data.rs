@@ -75,7 +75,7 @@ pub(super) fn settle(
     threads: u32,
 ) -> Result<(), CliError> {
     let observers = &cx.observers;
-    let mut progress = |plan: PostponedWork| observers.progress(shown(plan));
+    let mut progress = |work: PostponedWork| observers.progress(shown(work));
     if let Some(settled) = settling.wait(cluster, &mut progress, cx.stop)? {
         cx.take(Call::Warnings(settled.warnings()))?;
         cx.take(Call::Settled(SettlingRecord {
@@ -88,9 +88,9 @@ pub(super) fn settle(
 }
 
 /// Converts the work of servers for display.
-fn shown(plan: PostponedWork) -> Progress {
+fn shown(work: PostponedWork) -> Progress {
     let shown = Progress::new(Stage::Prepare, "waiting for the servers to settle");
-    plan.counts().fold(shown, |shown, (count, what)| {
+    work.counts().fold(shown, |shown, (count, what)| {
         shown.with(ProgressDetail::Count(count, what.into()))
     })
 }

@@ -13,7 +13,7 @@ pub const MINUTE: TimeSpan = TimeSpan::from_secs(60);
 /// An hour.
 pub const HOUR: TimeSpan = TimeSpan::from_secs(3600);
 /// A day.
-pub const DAY: TimeSpan = TimeSpan::from_secs(86_400);
+pub(super) const DAY: TimeSpan = TimeSpan::from_secs(86_400);
 
 /// Returns the key of a field in plans.
 fn key(field: &str) -> String {

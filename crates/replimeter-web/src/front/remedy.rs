@@ -43,7 +43,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Returns the server for a visitor's read now; `turn` counts reads. `None` when no server that may take it is available.
+    /// Returns the server for a visitor's read now; `read_number` counts reads. `None` when no server that may take it is available.
     pub(super) fn route(
         &self,
         visitor: &Visitor,

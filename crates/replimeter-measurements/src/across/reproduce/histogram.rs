@@ -42,8 +42,8 @@ pub fn histogram_published() -> Table {
     table(&["lag, ms", "rows"], lines)
 }
 
-/// Returns the measured histogram and the findings; it is that of the stamps, as published. `together` is the run in which all
-/// other methods observed the rows, too.
+/// Returns the measured histogram and the findings; it is that of the stamps, as published. `with_others` is the run in which
+/// all other methods observed the rows, too.
 #[must_use]
 pub fn histogram(alone: &LagDocument, with_others: Option<&LagDocument>) -> (Table, Vec<Claim>) {
     let Some(row) = of_stamps(alone) else {
