@@ -75,7 +75,7 @@ impl PlannedRun for Restarted {
 
 /// Runs a trial of at most twelve pairs; returns how it ended, and its document.
 fn tried(instead: [Instead; 2], dir: &Path) -> (Result<(), CliError>, TrialDocument) {
-    let text = plan_text(server::start(), server::start()).replace("400", "30");
+    let text = plan_text(server::start(), server::start()).replace("= 400", "= 30");
     let plan = |instead: Instead| TrialPlan {
         path: "plan.toml".into(),
         plan: Box::new(Restarted {
