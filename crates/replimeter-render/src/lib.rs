@@ -15,6 +15,7 @@ pub mod format;
 pub mod headline;
 pub mod histograms;
 pub mod html;
+pub mod live;
 pub mod load;
 pub mod markdown;
 pub mod precision;

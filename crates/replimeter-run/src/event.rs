@@ -15,6 +15,7 @@ use replimeter_instruments::host::HostWatch;
 use replimeter_model::warning::Warning;
 use replimeter_render::{
     figures::{count, time},
+    live::LiveView,
     rows::{RowBatch, RowFile},
 };
 
@@ -31,6 +32,8 @@ pub enum Event<'a> {
     Warning(&'a Warning),
     /// The figures of the run so far.
     Figures(&'a [StatedFigure]),
+    /// The servers as they are now.
+    Live(&'a LiveView),
     /// Rows of the samples as JSON lines, soon after they were taken.
     Lines(&'a str),
     /// Rows of the samples.
