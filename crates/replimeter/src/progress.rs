@@ -87,7 +87,11 @@ impl Observer for StatusLine {
             Event::Warning(warning) if !self.bar.is_hidden() => {
                 self.print(&format!("warning: {}", warning.message));
             }
-            Event::Warning(_) | Event::Figures(_) | Event::Lines(_) | Event::Rows(_) => {}
+            Event::Warning(_)
+            | Event::Figures(_)
+            | Event::Live(_)
+            | Event::Lines(_)
+            | Event::Rows(_) => {}
         }
         Ok(Flow::Continue)
     }
