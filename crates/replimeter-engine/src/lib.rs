@@ -25,6 +25,7 @@ pub mod node;
 mod opened;
 pub mod option_file;
 pub mod position;
+pub mod reading;
 pub mod rules;
 pub mod session;
 mod silent;

@@ -136,6 +136,32 @@ impl ClusterState {
         }
     }
 
+    /// Returns whether its cluster numbers transactions, and not its members.
+    #[must_use]
+    pub fn numbers_itself(&self) -> bool {
+        matches!(self, Self::Galera(_))
+    }
+
+    /// Returns whether it is in the part of the cluster that has the majority, and takes writes.
+    #[must_use]
+    pub fn has_quorum(&self) -> bool {
+        match self {
+            Self::Galera(node) => node.component == "Primary",
+            Self::Group(group) => group.online() * 2 > group.members.len(),
+        }
+    }
+
+    /// Returns whether it takes the writes of a cluster with one writer; `None` if every member may.
+    #[must_use]
+    pub fn takes_writes(&self) -> Option<bool> {
+        match self {
+            Self::Group(group) if group.single_primary => {
+                Some(group.own_member().is_some_and(|own| own.role == "PRIMARY"))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns whether it is a full member.
     #[must_use]
     pub fn active(&self) -> bool {

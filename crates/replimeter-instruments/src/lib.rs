@@ -45,6 +45,7 @@ pub mod tap;
 mod tests;
 mod transaction;
 pub mod trial;
+pub mod watch;
 
 pub use error::MeasureError;
 pub use error::check_interrupted;

@@ -21,6 +21,7 @@ mod tap;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod watch;
 mod window_series;
 
 use std::sync::LazyLock;
@@ -42,6 +43,7 @@ pub fn registry() -> &'static Registry {
             .with::<loss::Loss>()
             .with::<exposure::Exposure>()
             .with::<front::Front>()
+            .with::<watch::Watch>()
     });
     &ALL
 }

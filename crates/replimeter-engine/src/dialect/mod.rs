@@ -9,6 +9,7 @@ pub mod federated;
 pub mod flow_control;
 pub mod galera;
 pub mod group;
+pub mod heartbeats;
 pub mod locks;
 pub mod log;
 mod mariadb;

@@ -6,7 +6,7 @@ use super::{
     CommitSource, Numbers, Position,
     gtid_set::{DomainCommit, GtidSet, domain_commits},
 };
-use crate::{ServerError, Session, facts::ServerFacts};
+use crate::{ServerError, Session, dialect::log::LogSettings, facts::ServerFacts};
 
 /// Which transactions a server has executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,18 @@ impl Executed {
                 Some(errant_of_domains(old, logged, applied))
             }
             _ => None,
+        }
+    }
+
+    /// Returns the position up to which it has written, itself or as a replica that logs; `None` if that is not known.
+    #[must_use]
+    pub fn written(&self, facts: &ServerFacts) -> Option<Position> {
+        match self {
+            Self::Set(set) => Some(Position::Set(set.clone())),
+            Self::Domains { logged, .. } if LogSettings::of(facts).on => {
+                Some(Position::Domains(logged.clone()))
+            }
+            Self::Domains { .. } | Self::Unknown(_) => None,
         }
     }
 

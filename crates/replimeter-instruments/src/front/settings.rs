@@ -138,7 +138,7 @@ pub(crate) fn check_primary_for(_: &str, value: &TimeSpan) -> Result<(), PlanErr
 }
 
 /// Rejects what is no host name: letters, digits, hyphens and dots.
-fn host_name(_: &str, name: &str) -> Result<(), PlanError> {
+pub(crate) fn host_name(_: &str, name: &str) -> Result<(), PlanError> {
     let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
     if name.is_empty() || name.len() > 253 || !name.bytes().all(of_name) {
         return contradiction(format!(

@@ -1,0 +1,617 @@
+//! Joins the answers of all servers into their states. It has no connection and no clock of its own.
+
+use std::time::Duration;
+
+use replimeter_engine::{
+    dialect::{ConnectedReplica, acknowledgement::PrimaryState, appliers, heartbeats},
+    identity::Identity,
+    membership::ClusterState,
+    position::{Executed, Position},
+    reading::Reading,
+};
+use replimeter_model::{engine::Engine, time::Nanos};
+
+use super::{
+    history::{AnswerTime, LagBound, Noted, PositionHistory},
+    recent::RecentMax,
+    results::{LagRange, State, WatchChange, WatchRound, WatchSample},
+    roles::{self, Reported},
+    settings::WatchPlan,
+    state::{Evidence, HEARTBEATS_MISSED, Limits, LinkProof, Replication, decide},
+};
+
+/// What a server answered.
+pub(super) struct Answer {
+    pub(super) engine: Engine,
+    pub(super) identity: Option<Identity>,
+    pub(super) reading: Reading,
+    /// For a first answer on a new connection: how long the server had run.
+    pub(super) uptime: Option<Duration>,
+    /// The replicas that are connected to it, if it was asked.
+    pub(super) replicas: Option<Vec<ConnectedReplica>>,
+}
+
+/// One server.
+struct Watched {
+    name: String,
+    /// Its last answer, and when.
+    last: Option<(AnswerTime, Answer)>,
+    /// Why it did not answer since.
+    failure: Option<String>,
+    /// When it received, and applied, something new.
+    received_at: Nanos,
+    applied_at: Nanos,
+    /// Since when it has lacked something: of what it receives, and of what it applies.
+    lacks_received: Option<Nanos>,
+    lacks_applied: Option<Nanos>,
+    proof_at: Option<Nanos>,
+    /// What it had executed at an earlier time, to be compared with a later answer of the primary.
+    executed: Option<(Nanos, Executed)>,
+    errant: Option<u64>,
+    paused_percent: Option<f64>,
+    state: Option<State>,
+    recent: [RecentMax; 2],
+}
+
+/// The states of all servers.
+pub(super) struct Monitor {
+    servers: Vec<Watched>,
+    primary: Option<usize>,
+    history: PositionHistory,
+    /// Whether commits waited for a replica.
+    waits: Option<PrimaryState>,
+    not_watched: Vec<ConnectedReplica>,
+    changes: Vec<WatchChange>,
+    limits: Limits,
+    valid_for: Nanos,
+    began: Nanos,
+}
+
+impl Monitor {
+    /// Creates one of servers with these names, of which one may be declared to be the primary.
+    pub(super) fn new(
+        names: impl IntoIterator<Item = String>,
+        primary: Option<usize>,
+        plan: &WatchPlan,
+        began: Nanos,
+    ) -> Self {
+        let watched = |name| Watched {
+            name,
+            last: None,
+            failure: None,
+            received_at: began,
+            applied_at: began,
+            lacks_received: None,
+            lacks_applied: None,
+            proof_at: None,
+            executed: None,
+            errant: None,
+            paused_percent: None,
+            state: None,
+            recent: [10, 300].map(|seconds| RecentMax::new(Duration::from_secs(seconds).into())),
+        };
+        Self {
+            servers: names.into_iter().map(watched).collect(),
+            primary,
+            history: PositionHistory::default(),
+            waits: None,
+            not_watched: Vec::new(),
+            changes: Vec::new(),
+            limits: Limits {
+                max_lag: plan.max_lag.0.into(),
+                blocked_after: plan.blocked_after.0.into(),
+                silent_after: Nanos::from(plan.poll_interval.0 * 2),
+            },
+            valid_for: plan.valid_for().into(),
+            began,
+        }
+    }
+
+    /// Takes why a server did not answer.
+    pub(super) fn fail(&mut self, server: usize, reason: String) {
+        self.servers[server].failure = Some(reason);
+    }
+
+    /// Takes the answer of a server.
+    pub(super) fn take(&mut self, server: usize, at: AnswerTime, answer: Answer) {
+        self.note_restart(server, at, &answer);
+        if Some(server) == self.primary {
+            self.take_primary(at, &answer);
+        }
+        let one = &mut self.servers[server];
+        one.note_progress(at, &answer);
+        one.failure = None;
+        one.last = Some((at, answer));
+    }
+
+    fn change(&mut self, server: usize, at: Nanos, text: impl Into<String>) {
+        self.changes.push(WatchChange {
+            at_us: (at - self.began).as_micros(),
+            server: self.servers[server].name.clone(),
+            text: text.into(),
+            state: None,
+        });
+    }
+
+    /// Finds out whether a server has been restarted, or replaced, since its last answer.
+    fn note_restart(&mut self, server: usize, at: AnswerTime, answer: &Answer) {
+        let Some((before, last)) = &self.servers[server].last else {
+            return;
+        };
+        let same = match (&last.identity, &answer.identity) {
+            (Some(before), Some(now)) => before.is_same_server(now),
+            _ => true,
+        };
+        // A whole second more than it may have been, since it counts whole seconds.
+        let since = Duration::from_nanos((at.answered - before.asked).0.unsigned_abs());
+        let restarted = answer
+            .uptime
+            .is_some_and(|uptime| uptime + Duration::from_secs(1) < since);
+        if !same {
+            self.change(server, at.answered, "another server answers at its address");
+        } else if restarted {
+            self.change(server, at.answered, "it was restarted");
+        }
+    }
+
+    fn take_primary(&mut self, at: AnswerTime, answer: &Answer) {
+        let Some(primary) = self.primary else { return };
+        if let Some(written) = &answer.reading.written
+            && self.history.add(written.clone(), at) == Noted::Reset
+        {
+            let text = "it lacks transactions that the primary had: the lag begins anew";
+            self.change(primary, at.answered, text);
+        }
+        if let Some(waits) = &answer.reading.waits {
+            let now = waits.in_effect();
+            let before = self.waits.as_ref().map(PrimaryState::in_effect);
+            if waits.enabled && before.is_some_and(|before| before != now) {
+                let text = match now {
+                    true => "commits wait for a replica again",
+                    false => "commits no longer wait for a replica",
+                };
+                self.change(primary, at.answered, text);
+            }
+            self.waits = Some(waits.clone());
+        }
+        if let Some(replicas) = &answer.replicas {
+            self.not_watched.clone_from(replicas);
+        }
+        for (index, one) in self.servers.iter_mut().enumerate() {
+            let is_older = |executed: &(Nanos, Executed)| executed.0 <= at.asked;
+            if index != primary
+                && let Some((_, executed)) = one.executed.take_if(|executed| is_older(executed))
+            {
+                let more = executed.errant(&answer.reading.executed);
+                one.errant = more.map(|(count, _)| count);
+            }
+        }
+    }
+
+    /// Returns whether the last answer of a server counts.
+    fn is_fresh(&self, server: usize, now: Nanos) -> bool {
+        let last = self.servers[server].last.as_ref();
+        last.is_some_and(|(at, _)| now - at.answered <= self.valid_for)
+    }
+
+    /// Finds out which server takes the writes now.
+    fn find_primary(&mut self, now: Nanos) {
+        let fresh = (0..self.servers.len()).filter(|index| self.is_fresh(*index, now));
+        let reported: Vec<Reported<'_>> = fresh
+            .filter_map(|index| {
+                let (_, answer) = self.servers[index].last.as_ref()?;
+                let member = answer.reading.member.as_ref();
+                Some(Reported {
+                    index,
+                    identity: answer.identity.as_ref(),
+                    channels: answer.reading.channels.as_deref().ok(),
+                    member: member.and_then(|member| member.state.as_ref()),
+                })
+            })
+            .collect();
+        let found = roles::primary(&reported, self.primary);
+        if found == self.primary {
+            return;
+        }
+        let Some(new) = found else { return };
+        let had_one = self.primary.replace(new).is_some();
+        self.waits = None;
+        self.not_watched.clear();
+        if had_one && self.servers.iter().any(|one| one.state.is_some()) {
+            self.change(new, now, "it takes the writes now");
+        }
+        if let Some((at, answer)) = self.servers[new].last.take() {
+            self.take_primary(at, &answer);
+            self.servers[new].last = Some((at, answer));
+        }
+    }
+
+    /// Decides the state of every server, and returns all of them and what has changed.
+    pub(super) fn decide(&mut self, now: Nanos) -> (WatchRound, Vec<WatchChange>) {
+        self.find_primary(now);
+        self.forget_applied(now);
+        let round = WatchRound {
+            servers: (0..self.servers.len())
+                .map(|index| self.sample(index, now))
+                .collect(),
+            not_received: self.not_received(now),
+            waits: self
+                .waits
+                .as_ref()
+                .filter(|waits| waits.enabled)
+                .map(PrimaryState::in_effect),
+            not_watched: self.unnamed(),
+        };
+        (round, std::mem::take(&mut self.changes))
+    }
+
+    /// Forgets the times of positions that every replica that answers has passed.
+    fn forget_applied(&mut self, now: Nanos) {
+        let mut last: Option<&Position> = None;
+        for index in 0..self.servers.len() {
+            let one = &self.servers[index];
+            if Some(index) == self.primary {
+                continue;
+            }
+            // One that is gone for a while is behind when it returns.
+            let applied = one
+                .last
+                .as_ref()
+                .and_then(|(_, answer)| answer.reading.applied.as_ref());
+            let Some(applied) = applied else {
+                if self.is_fresh(index, now) {
+                    continue;
+                }
+                return;
+            };
+            if last.is_none_or(|last| last.covers(applied)) {
+                last = Some(applied);
+            } else if last.is_some_and(|last| !applied.covers(last)) {
+                // Neither has all of the other.
+                return;
+            }
+        }
+        if let Some(last) = last {
+            self.history.forget_applied(&last.clone());
+        }
+    }
+
+    /// Returns the number of the primary's transactions that no replica has received.
+    fn not_received(&self, now: Nanos) -> Option<u64> {
+        let newest = self.history.newest()?;
+        let mut received: Option<Position> = None;
+        for (index, one) in self.servers.iter().enumerate() {
+            let reading = match &one.last {
+                Some((_, answer)) if Some(index) != self.primary && self.is_fresh(index, now) => {
+                    &answer.reading
+                }
+                _ => continue,
+            };
+            let own = reading.received.as_ref().or(reading.applied.as_ref())?;
+            received = Some(match received {
+                Some(all) => all.joined(own),
+                None => own.clone(),
+            });
+        }
+        received?.behind(newest).ok()
+    }
+
+    /// Returns the replicas of the primary that are not watched.
+    fn unnamed(&self) -> Vec<String> {
+        let known = |replica: &&ConnectedReplica| {
+            let mut answers = self.servers.iter().filter_map(|one| one.last.as_ref());
+            replica.is_program
+                || answers.any(|(_, answer)| {
+                    let identity = answer.identity.as_ref();
+                    identity.is_some_and(|own| own.server_id == replica.server_id)
+                })
+        };
+        let unnamed = self.not_watched.iter().filter(|replica| !known(replica));
+        unnamed.map(ToString::to_string).collect()
+    }
+
+    fn sample(&mut self, index: usize, now: Nanos) -> WatchSample {
+        let is_primary = Some(index) == self.primary;
+        let is_fresh = self.is_fresh(index, now);
+        let lag = match is_primary {
+            true => None,
+            false => self.lag(index).filter(|_| is_fresh),
+        };
+        let has_all = self.note_lacking(index, now);
+        let (state, reason) = if is_primary {
+            self.of_primary(index, now)
+        } else {
+            decide(&self.evidence(index, now, lag, has_all), self.limits)
+        };
+        let newest = self.history.newest();
+        let one = &mut self.servers[index];
+        if let Some(lag) = lag {
+            one.recent
+                .iter_mut()
+                .for_each(|recent| recent.add(now, lag));
+        }
+        let [max_10s, max_5min] = one
+            .recent
+            .each_ref()
+            .map(|recent| recent.get(now).map(LagRange::from));
+        let answered = one.last.as_ref();
+        let reading = answered
+            .filter(|_| is_fresh)
+            .map(|(_, answer)| &answer.reading);
+        let channels = reading.and_then(|reading| reading.channels.as_deref().ok());
+        let channels = channels.unwrap_or_default();
+        let applied = reading.and_then(|reading| reading.applied.as_ref());
+        let behind = applied.zip(newest).filter(|_| !is_primary);
+        let sample = WatchSample {
+            at_us: (now - self.began).as_micros(),
+            server: one.name.clone(),
+            state: Some(state),
+            reason: reason.clone(),
+            lag: lag.map(LagRange::from),
+            behind: behind.and_then(|(applied, newest)| applied.behind(newest).ok()),
+            seconds_behind: channels.iter().filter_map(appliers::seconds_behind).max(),
+            proof_age_us: one
+                .proof_at
+                .filter(|_| !is_primary)
+                .map(|at| (now - at).as_micros()),
+            errant: one.errant.filter(|_| !is_primary),
+            delay_s: channels
+                .iter()
+                .map(|channel| channel.delay_s)
+                .max()
+                .filter(|delay| *delay > 0),
+            queue: reading.and_then(|reading| reading.member.as_ref()?.queue()),
+            paused_percent: one.paused_percent.filter(|_| is_fresh),
+            answer_age_us: answered.map(|(at, _)| (now - at.answered).as_micros()),
+            answer_took_us: answered.map(|(at, _)| (at.answered - at.asked).as_micros()),
+            max_10s,
+            max_5min,
+        };
+        if one.state != Some(state) {
+            if one.state.is_some() {
+                let text = match reason.as_str() {
+                    "" => state.name().to_owned(),
+                    reason => format!("{}: {reason}", state.name()),
+                };
+                let change = WatchChange {
+                    at_us: sample.at_us,
+                    server: one.name.clone(),
+                    text,
+                    state: Some(state),
+                };
+                self.changes.push(change);
+            }
+            self.servers[index].state = Some(state);
+        }
+        sample
+    }
+
+    /// Returns why a server has not answered lately; `None` if it has.
+    fn unreachable(&self, index: usize, now: Nanos) -> Option<String> {
+        if self.is_fresh(index, now) {
+            return None;
+        }
+        let one = &self.servers[index];
+        let since = one.last.as_ref().map_or(self.began, |(at, _)| at.answered);
+        let age = (now - since).as_micros() / 1e6;
+        Some(match &one.failure {
+            Some(reason) => reason.clone(),
+            None => format!("no answer for {age:.0} s"),
+        })
+    }
+
+    fn of_primary(&self, index: usize, now: Nanos) -> (State, String) {
+        if let Some(reason) = self.unreachable(index, now) {
+            return (State::Unreachable, reason);
+        }
+        let reading = self.servers[index].last.as_ref();
+        let member = reading.and_then(|(_, answer)| answer.reading.member.as_ref());
+        if let Some(member) = member
+            && let Some(reason) = of_member(member.state.as_ref())
+        {
+            return (State::Stopped, reason);
+        }
+        (State::Primary, String::new())
+    }
+
+    fn lag(&self, index: usize) -> Option<LagBound> {
+        let (at, answer) = self.servers[index].last.as_ref()?;
+        self.history.lag(answer.reading.applied.as_ref()?, *at)
+    }
+
+    /// Notes since when a replica has lacked something, and returns whether it has everything that the primary was seen to have.
+    fn note_lacking(&mut self, index: usize, now: Nanos) -> bool {
+        let one = &mut self.servers[index];
+        let Some((_, answer)) = &one.last else {
+            return false;
+        };
+        let has = |position: &Option<Position>| {
+            position
+                .as_ref()
+                .map(|position| self.history.is_applied(position))
+        };
+        let lacks = |since: &mut Option<Nanos>, has: Option<bool>| {
+            *since = match has {
+                Some(false) => since.or(Some(now)),
+                _ => None,
+            };
+        };
+        let has_all = has(&answer.reading.applied);
+        lacks(&mut one.lacks_received, has(&answer.reading.received));
+        lacks(&mut one.lacks_applied, has_all);
+        has_all == Some(true)
+    }
+
+    fn evidence(&self, index: usize, now: Nanos, lag: Option<LagBound>, has_all: bool) -> Evidence {
+        let one = &self.servers[index];
+        let since = |lacks: Option<Nanos>, advanced: Nanos| {
+            lacks.map_or(Nanos(0), |since| now - since.max(advanced))
+        };
+        let reading = one.last.as_ref().map(|(_, answer)| &answer.reading);
+        Evidence {
+            unreachable: self.unreachable(index, now),
+            replication: reading.map_or_else(
+                || Replication::Unknown("it has not answered yet".to_owned()),
+                replication,
+            ),
+            no_primary: self.no_primary(now),
+            lag,
+            no_lag: no_position(reading),
+            has_all,
+            stuck: since(one.lacks_applied, one.applied_at),
+            receives_nothing: reading
+                .and_then(|reading| reading.received.as_ref())
+                .map(|_| since(one.lacks_received, one.received_at)),
+            silent: self.history.advanced_at().map_or(Nanos(0), |at| now - at),
+            proof: LinkProof {
+                age: one.proof_at.map(|at| now - at),
+                limit: one.proof_limit(),
+                watched: now - self.began,
+            },
+            errant: one.errant.unwrap_or(0),
+        }
+    }
+
+    /// Returns why the primary's position is not known now.
+    fn no_primary(&self, now: Nanos) -> Option<String> {
+        let Some(primary) = self.primary else {
+            return Some("no server takes the writes".to_owned());
+        };
+        let one = &self.servers[primary];
+        if self.unreachable(primary, now).is_some() {
+            return Some(format!("the primary, {}, does not answer", one.name));
+        }
+        let (_, answer) = one.last.as_ref()?;
+        match &answer.reading.written {
+            Some(_) => None,
+            None => Some(format!(
+                "the position of the primary, {}, is not known: {}",
+                one.name,
+                match &answer.reading.executed {
+                    Executed::Unknown(reason) => reason.as_str(),
+                    _ => "it logs nothing",
+                }
+            )),
+        }
+    }
+}
+
+impl Watched {
+    /// Notes what is new in an answer.
+    fn note_progress(&mut self, at: AnswerTime, answer: &Answer) {
+        let reading = &answer.reading;
+        let Some((before_at, before)) = &self.last else {
+            (self.received_at, self.applied_at) = (at.answered, at.answered);
+            return self.keep_executed(at, reading);
+        };
+        let advanced = |of: fn(&Reading) -> &Option<Position>| matches!((of(&before.reading), of(reading)), (Some(before), Some(now)) if before != now);
+        let (received, applied) = (advanced(|one| &one.received), advanced(|one| &one.applied));
+        if received {
+            self.received_at = at.answered;
+        }
+        if applied {
+            self.applied_at = at.answered;
+        }
+        let beat = match (before.reading.heartbeats, reading.heartbeats) {
+            (Some(before), Some(now)) => now.received > before.received,
+            _ => false,
+        };
+        let member = reading.member.as_ref();
+        let is_member = member.and_then(|member| member.state.as_ref());
+        let in_contact = is_member.is_some_and(|state| state.active() && state.has_quorum());
+        if received || applied || beat || in_contact {
+            // It came after the answer before.
+            self.proof_at = Some(match in_contact {
+                true => at.asked,
+                false => before_at.asked,
+            });
+        }
+        let paused = |reading: &Reading| reading.member.as_ref()?.paused_ms();
+        let paused = paused(reading).zip(paused(&before.reading));
+        let took = (at.answered - before_at.answered).as_micros();
+        self.paused_percent = paused.map(|(now, earlier)| (now - earlier) * 1e3 / took * 100.0);
+        self.keep_executed(at, reading);
+    }
+
+    fn keep_executed(&mut self, at: AnswerTime, reading: &Reading) {
+        if reading.member.is_none() && self.executed.is_none() {
+            self.executed = Some((at.answered, reading.executed.clone()));
+        }
+    }
+
+    /// Returns how long there may be no proof on a sound link.
+    fn proof_limit(&self) -> Result<Nanos, String> {
+        let Some((_, answer)) = &self.last else {
+            return Err("it has not answered yet".to_owned());
+        };
+        if answer.reading.member.is_some() {
+            return Ok(Nanos(0));
+        }
+        let none = "; --probe proves that the link works";
+        match answer.reading.heartbeats {
+            Some(heartbeats) if heartbeats.period_s > 0.0 => {
+                let limit = Duration::from_secs_f64(heartbeats.period_s * HEARTBEATS_MISSED);
+                Ok(limit.into())
+            }
+            Some(_) => Err(format!("its source sends no heartbeats{none}")),
+            None => Err(match heartbeats::privilege(answer.engine) {
+                Some(privilege) => {
+                    format!("its heartbeats cannot be read: GRANT {privilege}{none}")
+                }
+                None => format!("it shows no heartbeats{none}"),
+            }),
+        }
+    }
+}
+
+impl From<LagBound> for LagRange {
+    fn from(bound: LagBound) -> Self {
+        Self {
+            low_us: bound.low.as_micros(),
+            high_us: bound.high.map(Nanos::as_micros),
+        }
+    }
+}
+
+/// Returns why a member is no full one, if so.
+fn of_member(state: Option<&ClusterState>) -> Option<String> {
+    let Some(state) = state else {
+        return Some("it has left the cluster".to_owned());
+    };
+    if !state.has_quorum() {
+        return Some(format!(
+            "it is not in the part of the cluster with the majority ({})",
+            state.description()
+        ));
+    }
+    (!state.active()).then(|| state.description())
+}
+
+/// Returns how a replica replicates, by its own report.
+fn replication(reading: &Reading) -> Replication {
+    if let Some(member) = &reading.member {
+        return of_member(member.state.as_ref()).map_or(Replication::Runs, Replication::Stopped);
+    }
+    let channels = match &reading.channels {
+        Ok(channels) => channels,
+        Err(error) => return Replication::Unknown(format!("{}; {}", error.cause, error.hint)),
+    };
+    if channels.is_empty() {
+        return Replication::Stopped("it replicates from no server".to_owned());
+    }
+    if let Some(stopped) = channels.iter().find(|channel| !channel.running()) {
+        return Replication::Stopped(stopped.state());
+    }
+    match channels.iter().map(|channel| channel.delay_s).max() {
+        Some(delay) if delay > 0 => Replication::RunsDelayed(Duration::from_secs(delay)),
+        _ => Replication::Runs,
+    }
+}
+
+/// Returns why a replica's position is not known.
+fn no_position(reading: Option<&Reading>) -> String {
+    match reading.map(|reading| &reading.executed) {
+        Some(Executed::Unknown(reason)) => format!("its position is not known: {reason}"),
+        _ => "its position is not known".to_owned(),
+    }
+}

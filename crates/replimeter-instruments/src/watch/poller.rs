@@ -1,0 +1,142 @@
+//! Asks one server at every poll, over one connection that it opens again when it was lost.
+
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    time::{Duration, Instant},
+};
+
+use replimeter_engine::{
+    Node, ServerError, Session,
+    dialect::{self, ConnectedReplica},
+    identity::RecordedIdentity,
+    reading::{Reader, Reading},
+    unless_disconnected,
+};
+use replimeter_model::random::Random;
+
+use super::{history::AnswerTime, monitor::Answer};
+use crate::clock::Clock;
+
+/// Interval between questions for the replicas that are connected to a server.
+const REPLICAS: Duration = Duration::from_secs(30);
+/// Longest pause between attempts to connect.
+const MAX_PAUSE: Duration = Duration::from_secs(15);
+
+/// The connection to one server.
+pub(super) struct Poller {
+    pub(super) server: usize,
+    pub(super) node: Node,
+    pub(super) interval: Duration,
+}
+
+/// An answer, or why there is none.
+pub(super) struct News {
+    pub(super) server: usize,
+    pub(super) at: AnswerTime,
+    pub(super) answer: Result<Box<Answer>, ServerError>,
+}
+
+/// What is known about a server while it is connected.
+struct Connection {
+    session: Session,
+    reader: Reader,
+    is_new: bool,
+    /// When its connected replicas are asked for.
+    replicas_due: Instant,
+}
+
+impl Poller {
+    /// Asks until the sender of `end` is dropped.
+    pub(super) fn run(mut self, end: &Receiver<()>, news: &Sender<News>, clock: &Clock) {
+        let mut random = Random::numbered(self.server as u64);
+        let mut connection: Option<Connection> = None;
+        let mut pause = self.interval;
+        let mut due = Instant::now();
+        loop {
+            let wait = due.saturating_duration_since(Instant::now());
+            if end.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let answer = self.ask(&mut connection, clock);
+            let now = Instant::now();
+            if answer.answer.is_ok() {
+                pause = self.interval;
+                // A late answer moves the polls: none is made up for.
+                due = (due + self.interval).max(now);
+            } else {
+                connection = None;
+                // Many clients must not come back at the same time.
+                due = now + pause.mul_f64(0.5 + random.fraction());
+                pause = (pause * 2).min(MAX_PAUSE.max(self.interval));
+            }
+            if news.send(answer).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn ask(&mut self, connection: &mut Option<Connection>, clock: &Clock) -> News {
+        let mut asked = clock.now();
+        let answer = match connection.take().map_or_else(|| self.open(), Ok) {
+            Err(error) => Err(error),
+            Ok(opened) => {
+                asked = clock.now();
+                connection.insert(opened).ask(&self.node)
+            }
+        };
+        News {
+            server: self.server,
+            at: AnswerTime {
+                asked,
+                answered: clock.now(),
+            },
+            answer: answer.map(Box::new),
+        }
+    }
+
+    /// Connects, also to another server than before: an address may lead to another one after a failover.
+    fn open(&mut self) -> Result<Connection, ServerError> {
+        self.node.identity = RecordedIdentity::default();
+        let mut session = Session::open_again(&self.node)?;
+        Ok(Connection {
+            reader: Reader::new(&mut session)?,
+            session,
+            is_new: true,
+            replicas_due: Instant::now(),
+        })
+    }
+}
+
+impl Connection {
+    fn ask(&mut self, node: &Node) -> Result<Answer, ServerError> {
+        let reading = self.reader.read(&mut self.session)?;
+        let replicas = self.replicas(&reading)?;
+        let is_new = std::mem::take(&mut self.is_new);
+        Ok(Answer {
+            engine: self.reader.facts.engine,
+            identity: node.identity.first().cloned(),
+            reading,
+            uptime: self
+                .reader
+                .uptime_s
+                .filter(|_| is_new)
+                .map(Duration::from_secs),
+            replicas,
+        })
+    }
+
+    /// Returns the replicas that are connected to a server, if they are to be asked for now and the user may see them.
+    fn replicas(
+        &mut self,
+        reading: &Reading,
+    ) -> Result<Option<Vec<ConnectedReplica>>, ServerError> {
+        let may_be_primary = reading.channels.as_ref().is_ok_and(Vec::is_empty);
+        if !may_be_primary || Instant::now() < self.replicas_due {
+            return Ok(None);
+        }
+        self.replicas_due = Instant::now() + REPLICAS;
+        let engine = self.reader.facts.engine;
+        let replicas = dialect::connected_replicas(engine, &mut self.session);
+        Ok(unless_disconnected(replicas)?.ok())
+    }
+}

@@ -1,0 +1,93 @@
+//! The settings of `watch`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use replimeter_model::{
+    plan::{
+        PlanError, Settings, TargetSettings,
+        checks::{SECOND, above_zero, from_to, interval_in},
+        contradiction,
+    },
+    settings,
+    target::Target,
+    time_span::TimeSpan,
+};
+
+use crate::front::settings::host_name;
+
+/// Time of a window of the report.
+const WINDOW: TimeSpan = TimeSpan::from_secs(10);
+
+settings! {
+    /// The settings of `watch`.
+    WatchSettings;
+    /// A `watch` measurement.
+    WatchPlan(given, targets);
+
+    [Measurement]
+    /// Watch for this time, such as 1h [default: until Ctrl-C]
+    duration "TIME": Option<TimeSpan>, above_zero("; omit it to watch until Ctrl-C");
+
+    /// Ask every server once per interval [default: {default}]
+    poll_interval "TIME": TimeSpan = SECOND, from_to(TimeSpan::from_millis(10), TimeSpan::from_secs(60), "");
+
+    /// A replica is late above this lag [default: {default}]
+    max_lag "TIME": TimeSpan = TimeSpan::from_secs(5), above_zero("");
+
+    /// A replica is blocked if it has lacked something for this time, and has not advanced [default: {default}]
+    blocked_after "TIME": TimeSpan = TimeSpan::from_secs(5), above_zero("");
+
+    /// Report figures once per interval [default: 10s]
+    report_interval "TIME": TimeSpan = duration.map_or(WINDOW, |duration| duration.min(WINDOW)), interval_in(duration);
+
+    /// Serve metrics, checks and a page at this address [default: none]
+    #[schemars(with = "Option<String>")]
+    listen "ADDRESS:PORT": Option<SocketAddr>;
+
+    /// Accept an address that other machines can reach
+    ///
+    /// Anyone who reaches it can then read the names and states of the servers, unless --token-file is given.
+    only allow_remote if (listen.is_some()) else "listen": bool;
+
+    /// Also answer requests for this host name; repeatable
+    ///
+    /// Addresses and localhost are always answered.
+    allow_host "NAME" if (listen.is_some()) else "listen": Vec<String>, host_name;
+
+    /// Answer only requests with the token in this file
+    ///
+    /// As a bearer token, or as the password of any user.
+    token_file "FILE" if (listen.is_some()) else "listen": Option<PathBuf>;
+}
+
+impl Settings for WatchSettings {
+    const NAME: &'static str = "watch";
+    type Plan = WatchPlan;
+
+    fn plan(&mut self, target: &mut TargetSettings) -> Result<(Vec<Target>, WatchPlan), PlanError> {
+        let targets = target.plan()?;
+        if targets.len() > 1 {
+            return contradiction("watch has one target; run it once for each");
+        }
+        let plan = Self::resolve(self, &targets)?;
+        if let Some(address) = plan.listen
+            && !address.ip().is_loopback()
+            && !self.allow_remote
+        {
+            return contradiction(format!(
+                "listen = {address} can be reached from other machines; add allow-remote, or listen at 127.0.0.1"
+            ));
+        }
+        Ok((targets, plan))
+    }
+}
+
+impl WatchPlan {
+    /// Returns the age of an answer from which it is old: a server that has given none since does not answer.
+    #[must_use]
+    pub fn valid_for(&self) -> Duration {
+        /// What a slow answer may take beyond the interval.
+        const SLACK: Duration = Duration::from_secs(2);
+        self.poll_interval.0 * 2 + SLACK
+    }
+}

@@ -1,0 +1,202 @@
+//! `watch`: which replica is in step, and since when.
+
+mod charts;
+mod figures;
+mod gathered;
+mod live;
+mod report;
+mod samples;
+
+use std::path::Path;
+
+use clap::Command;
+use replimeter_engine::source::Servers;
+use replimeter_instruments::{
+    Listener,
+    watch::{
+        self, Event,
+        results::{WatchChange, WatchDocument, WatchResults, WatchRound},
+        settings::{WatchPlan, WatchSettings},
+    },
+};
+use replimeter_model::plan::Request;
+use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
+use replimeter_run::{
+    self as run, Concluded, Finished, Measurement, RunContext,
+    cli_error::{CliError, unexpected},
+    dry_run::PlanEffects,
+    figures::{FigureSpec, StatedFigures},
+    options::one_target,
+    to_measure,
+};
+use serde::{Deserialize, Serialize};
+
+use self::{gathered::Gathered, live::Live, samples::WatchSamples};
+
+/// An event of the measurement.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// The servers were found.
+    Shape(String),
+    /// The states of all servers.
+    Round(WatchRound),
+    /// Something happened.
+    Change(WatchChange),
+}
+
+/// The measurement `watch`: the state of every server, until it is ended.
+pub(crate) struct Watch;
+
+impl Measurement for Watch {
+    const ABOUT: &'static str = "Watch which replica is in step, and since when; read-only";
+    const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
+    const HISTOGRAMS: bool = false;
+    const EXAMPLES: &'static str = "\
+Examples:
+  replimeter watch --topology cluster.toml
+  replimeter watch --primary mysql://u@db1/ --replica mysql://u@db2/ --listen 127.0.0.1:9404
+  replimeter watch --sandbox async:2 --link-delay 20ms --duration 1m
+
+States:
+  in-step   applies what the primary writes, within --max-lag
+  lagging   later than --max-lag, for certain
+  idle      the primary is silent, the replica has everything, the link works
+  blocked   the primary advances, the replica does not
+  stopped, delayed (on purpose), ahead (has transactions of its own),
+  unreachable, unknown (with what is missing)
+
+The lag is the age of the oldest transaction that a replica has not applied. It
+lies between two ends, from positions alone: no row is written, and no server's
+clock is read. Without --duration, Ctrl-C ends the watch regularly.";
+
+    type Settings = WatchSettings;
+    type Options = ();
+    type Call = Call;
+    type Accumulator = Gathered;
+    type Columns = WatchSamples;
+    type Results = WatchResults;
+
+    fn target(command: Command) -> Command {
+        one_target(command)
+    }
+
+    fn effects(
+        effects: &mut PlanEffects<'_>,
+        request: &Request<WatchSettings>,
+    ) -> Result<(), CliError> {
+        let plan = &request.plan;
+        effects.targets();
+        effects.servers(format!(
+            "asks every server each {} for its positions, channels and membership",
+            plan.poll_interval
+        ));
+        let per_s = 1.0 / plan.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE);
+        let work = format!("about {:.0} status queries/s", 4.0 * per_s);
+        effects.cost("primary", 1, &work);
+        effects.cost("each replica", 1, &work);
+        effects.writes("nothing");
+        effects.until(plan.duration);
+        Ok(())
+    }
+
+    fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
+        let [target] = cx.request.targets.as_slice() else {
+            return Err(unexpected("expected exactly one target"));
+        };
+        cx.on_servers(target, watch_servers)
+    }
+
+    fn accumulator(request: &Request<WatchSettings>) -> Gathered {
+        let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+        Gathered::new(
+            us(request.plan.max_lag.0),
+            us(request.plan.report_interval.0),
+        )
+    }
+
+    fn take(gathered: &mut Gathered, _: &WatchPlan, call: Call, rows: &mut Rows<WatchSamples>) {
+        match call {
+            Call::Shape(label) => gathered.name(label),
+            Call::Change(change) => gathered.change(change),
+            Call::Round(round) => {
+                gathered.round(&round);
+                round
+                    .servers
+                    .into_iter()
+                    .for_each(|sample| rows.add(sample));
+            }
+        }
+    }
+
+    fn is_empty(gathered: &Gathered) -> bool {
+        gathered.polls() == 0
+    }
+
+    fn conclude(run: &mut Finished<'_, Self>, gathered: Gathered) -> Concluded<WatchResults> {
+        run.warn([]);
+        Concluded {
+            nothing: gathered.polls() == 0,
+            target: run.target(gathered.shape().to_owned(), Vec::new()),
+            measured_us: Some(gathered.until_us()),
+            results: gathered.results(),
+            ..Concluded::default()
+        }
+    }
+
+    fn headline(document: &WatchDocument) -> String {
+        report::answer(document)
+    }
+
+    fn stated(_: &WatchSettings, results: &WatchResults) -> StatedFigures {
+        figures::stated(results)
+    }
+
+    fn report(document: &WatchDocument, _: bool) -> Report {
+        report::report(document)
+    }
+
+    fn charts(document: &WatchDocument, _: &Path) -> Result<Vec<Chart>, HtmlError> {
+        Ok(charts::charts(document))
+    }
+}
+
+/// Watches the servers of a target.
+fn watch_servers(
+    cx: &mut RunContext<'_, Watch>,
+    servers: &mut dyn Servers,
+) -> Result<(), CliError> {
+    let label = servers.label().to_owned();
+    cx.take(Call::Shape(label.clone()))?;
+    let (plan, clock, stop) = (cx.plan, cx.clock, cx.stop);
+    let so_far = cx.streams_figures();
+    let mut live = Live::new(format!("watch {label}"), clock.origin_unix_us());
+    let mut on = |event| {
+        match event {
+            Event::Change(change) => {
+                live.change(&change);
+                let text = format!("{}: {}", change.server, change.text);
+                cx.observers.emit(run::Event::Note(&text));
+                cx.take(Call::Change(change))
+            }
+            Event::Round(round) => {
+                cx.observers.emit(run::Event::Live(&live.view(&round)));
+                let taken = cx.take(Call::Round(round));
+                cx.so_far(Gathered::results);
+                taken
+            }
+        }
+        .map_err(|failure| failure.message)
+    };
+    let mut listener = Listener {
+        on: &mut on,
+        stop,
+        so_far,
+    };
+    Ok(watch::run(
+        &to_measure(servers),
+        plan,
+        &clock,
+        &mut listener,
+    )?)
+}
