@@ -58,6 +58,10 @@ pub fn run(
     let began = clock.now();
     let mut monitor = Monitor::new(names, primary, plan, began);
     let (sender, news) = mpsc::channel();
+    let ticks = Ticks {
+        began: Instant::now(),
+        interval: plan.poll_interval.0,
+    };
     thread::scope(|scope| {
         // The threads end when it is dropped.
         let mut ends = Vec::new();
@@ -70,7 +74,7 @@ pub fn run(
                     answer: MAX_ANSWER.min(member.node.answer),
                     ..member.node.clone()
                 },
-                interval: plan.poll_interval.0,
+                ticks,
             };
             let sender = sender.clone();
             thread::Builder::new()
@@ -81,31 +85,90 @@ pub fn run(
         }
         drop(sender);
         let ends_at = plan.duration.map(|duration| began + duration.0.into());
-        let mut due = Instant::now() + plan.poll_interval.0;
+        let mut round = Round::new(members.len(), ticks);
         loop {
-            let wait = due.saturating_duration_since(Instant::now());
-            match news.recv_timeout(wait.min(CHECK_INTERVAL)) {
-                Ok(news) => match news.answer {
-                    Ok(answer) => monitor.take(news.server, news.at, *answer),
-                    Err(error) => monitor.fail(news.server, error.to_string()),
-                },
+            match news.recv_timeout(round.wait().min(CHECK_INTERVAL)) {
+                Ok(news) => {
+                    round.heard(news.server, news.answer.is_ok());
+                    match news.answer {
+                        Ok(answer) => monitor.take(news.server, news.at, *answer),
+                        Err(error) => monitor.fail(news.server, error.to_string()),
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(MeasureError::Thread),
             }
             let now = clock.now();
             let is_over = listener.is_stopped() || ends_at.is_some_and(|end| now >= end);
-            if Instant::now() < due && !is_over {
+            if !round.is_complete() && !is_over {
                 continue;
             }
-            due = Instant::now() + plan.poll_interval.0;
-            let (round, changes) = monitor.decide(now);
-            let mut sent = changes
-                .into_iter()
-                .try_for_each(|change| listener.send(Event::Change(change)));
-            sent = sent.and_then(|()| listener.send(Event::Round(round)));
-            if sent.is_err() || is_over {
-                return sent;
+            round.next();
+            let (states, changes) = monitor.decide(now);
+            for change in changes {
+                listener.send(Event::Change(change))?;
+            }
+            listener.send(Event::Round(states))?;
+            if is_over {
+                return Ok(());
             }
         }
     })
+}
+
+/// The instants at which all servers are asked.
+#[derive(Clone, Copy, Debug)]
+struct Ticks {
+    began: Instant,
+    interval: Duration,
+}
+
+impl Ticks {
+    /// Returns the first one after an instant: none is made up for.
+    fn after(&self, instant: Instant) -> Instant {
+        let passed = instant.saturating_duration_since(self.began).as_nanos()
+            / self.interval.as_nanos().max(1);
+        let next = u32::try_from(passed + 1).unwrap_or(u32::MAX);
+        self.began + self.interval * next
+    }
+}
+
+/// Waits, after a tick, for the servers that answered after the last one, so that all states are of one time; half an interval at most.
+struct Round {
+    ticks: Ticks,
+    ends: Instant,
+    /// Whether a server is awaited: it answered after the last tick.
+    awaited: Vec<bool>,
+    answers: Vec<bool>,
+}
+
+impl Round {
+    fn new(servers: usize, ticks: Ticks) -> Self {
+        Self {
+            ticks,
+            ends: ticks.began + ticks.interval / 2,
+            awaited: vec![true; servers],
+            answers: vec![false; servers],
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        self.ends.saturating_duration_since(Instant::now())
+    }
+
+    fn heard(&mut self, server: usize, answered: bool) {
+        self.awaited[server] = false;
+        self.answers[server] = answered;
+    }
+
+    fn is_complete(&self) -> bool {
+        let began = self.ends - self.ticks.interval / 2;
+        let now = Instant::now();
+        now >= self.ends || (now >= began && !self.awaited.contains(&true))
+    }
+
+    fn next(&mut self) {
+        self.ends = self.ticks.after(Instant::now()) + self.ticks.interval / 2;
+        self.awaited.clone_from(&self.answers);
+    }
 }

@@ -14,7 +14,7 @@ use replimeter_engine::{
 };
 use replimeter_model::random::Random;
 
-use super::{history::AnswerTime, monitor::Answer};
+use super::{Ticks, history::AnswerTime, monitor::Answer};
 use crate::clock::Clock;
 
 /// Interval between questions for the replicas that are connected to a server.
@@ -26,7 +26,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(15);
 pub(super) struct Poller {
     pub(super) server: usize,
     pub(super) node: Node,
-    pub(super) interval: Duration,
+    pub(super) ticks: Ticks,
 }
 
 /// An answer, or why there is none.
@@ -50,8 +50,8 @@ impl Poller {
     pub(super) fn run(mut self, end: &Receiver<()>, news: &Sender<News>, clock: &Clock) {
         let mut random = Random::numbered(self.server as u64);
         let mut connection: Option<Connection> = None;
-        let mut pause = self.interval;
-        let mut due = Instant::now();
+        let mut pause = self.ticks.interval;
+        let mut due = self.ticks.began;
         loop {
             let wait = due.saturating_duration_since(Instant::now());
             if end.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
@@ -60,14 +60,13 @@ impl Poller {
             let answer = self.ask(&mut connection, clock);
             let now = Instant::now();
             if answer.answer.is_ok() {
-                pause = self.interval;
-                // A late answer moves the polls: none is made up for.
-                due = (due + self.interval).max(now);
+                pause = self.ticks.interval;
+                due = self.ticks.after(now);
             } else {
                 connection = None;
                 // Many clients must not come back at the same time.
                 due = now + pause.mul_f64(0.5 + random.fraction());
-                pause = (pause * 2).min(MAX_PAUSE.max(self.interval));
+                pause = (pause * 2).min(MAX_PAUSE.max(self.ticks.interval));
             }
             if news.send(answer).is_err() {
                 return;
