@@ -1,6 +1,6 @@
 //! Figures in OpenMetrics' text format (version 1.0), for Prometheus and others.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use replimeter_model::compare::Quantity;
 
@@ -48,7 +48,11 @@ fn stem(spec: &FigureSpec) -> String {
 fn labels(figure: &StatedFigure, statistic: Option<&str>) -> String {
     let dimensions = figure.of.iter();
     let dimensions = dimensions.map(|of| (of.dimension.name, of.value.as_str()));
-    let all = dimensions.chain(statistic.map(|statistic| ("statistic", statistic)));
+    braces(dimensions.chain(statistic.map(|statistic| ("statistic", statistic))))
+}
+
+/// Returns labels in braces; nothing for none.
+fn braces<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let each = all.map(|(name, value)| {
         let value = value
             .replace('\\', "\\\\")
@@ -72,12 +76,53 @@ fn add(out: &mut String, (name, unit): (&str, &str), help: &str, values: &[(Stri
         let _ = writeln!(out, "# UNIT {name} {unit}");
     }
     let _ = writeln!(out, "# HELP {name} {help}.");
+    let last: BTreeMap<&str, usize> = values
+        .iter()
+        .enumerate()
+        .map(|(index, (labels, _))| (labels.as_str(), index))
+        .collect();
     for (index, (labels, value)) in values.iter().enumerate() {
-        let mut later = values[index + 1..].iter();
-        if later.all(|(other, _)| other != labels) {
-            let _ = writeln!(out, "{name}{labels} {value}");
+        if last[labels.as_str()] == index {
+            let _ = writeln!(out, "{name}{labels} {}", number(*value));
         }
     }
+}
+
+/// Returns a number as the format spells it.
+fn number(value: f64) -> String {
+    match value {
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+/// A metric that is no figure of a measurement.
+#[derive(Clone, Debug)]
+pub struct Gauge {
+    /// Its whole name, with its unit.
+    pub name: String,
+    /// Its unit; "" for none.
+    pub unit: &'static str,
+    /// Its meaning, as a sentence without its full stop.
+    pub help: String,
+    /// Its values, each with labels; NaN for one that is not known.
+    pub values: Vec<(Vec<(&'static str, String)>, f64)>,
+}
+
+/// Returns an exposition of metrics.
+pub fn gauges(all: &[Gauge]) -> String {
+    let mut out = String::new();
+    for gauge in all {
+        let values = gauge.values.iter().map(|(labels, value)| {
+            let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
+            (braces(labels), *value)
+        });
+        let values: Vec<(String, f64)> = values.collect();
+        add(&mut out, (&gauge.name, gauge.unit), &gauge.help, &values);
+    }
+    out.push_str("# EOF\n");
+    out
 }
 
 /// Returns an exposition of figures.

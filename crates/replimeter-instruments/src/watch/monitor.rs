@@ -368,7 +368,7 @@ impl Monitor {
             max_5min,
         };
         if one.state != Some(state) {
-            if one.state.is_some() {
+            if one.state.is_some_and(|before| !before.is_alike(state)) {
                 let text = match reason.as_str() {
                     "" => state.name().to_owned(),
                     reason => format!("{}: {reason}", state.name()),
@@ -615,3 +615,6 @@ fn no_position(reading: Option<&Reading>) -> String {
         _ => "its position is not known".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

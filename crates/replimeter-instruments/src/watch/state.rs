@@ -32,6 +32,20 @@ one_of! {
     }
 }
 
+impl State {
+    /// Returns all of them.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        <Self as clap::ValueEnum>::value_variants()
+    }
+
+    /// Returns whether a change between both is none to report: a replica is idle whenever its primary pauses.
+    pub(super) fn is_alike(self, other: Self) -> bool {
+        let is_well = |state| matches!(state, Self::InStep | Self::Idle);
+        is_well(self) && is_well(other)
+    }
+}
+
 /// How a server's channels or its membership work, as it reports them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Replication {

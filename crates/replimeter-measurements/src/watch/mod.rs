@@ -4,6 +4,7 @@ mod charts;
 mod figures;
 mod gathered;
 mod live;
+mod metrics;
 mod report;
 mod samples;
 

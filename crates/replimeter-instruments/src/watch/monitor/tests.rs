@@ -1,0 +1,321 @@
+//! Servers of a made-up cluster, with a clock of its own.
+
+use replimeter_engine::dialect::{Channel, ThreadState, heartbeats::Heartbeats};
+use replimeter_model::{
+    plan::{Settings, TargetSettings},
+    time_span::TimeSpan,
+};
+
+use super::*;
+use crate::watch::settings::WatchSettings;
+
+const S: i64 = 1_000_000_000;
+
+/// A primary and replicas, whose numbers are those of their last transactions.
+struct Cluster {
+    monitor: Monitor,
+    now: Nanos,
+    written: u64,
+    received: Vec<u64>,
+    applied: Vec<u64>,
+    heartbeats: u64,
+    /// Which server takes the writes.
+    primary: usize,
+    /// Servers that do not answer.
+    gone: Vec<usize>,
+    /// Transactions that a server has written itself.
+    own: Vec<u64>,
+    stopped: Vec<usize>,
+    uptime: Option<Duration>,
+}
+
+impl Cluster {
+    fn new(replicas: usize) -> Self {
+        let mut settings = WatchSettings {
+            max_lag: Some(TimeSpan::from_secs(3)),
+            ..WatchSettings::default()
+        };
+        let (_, plan) = settings.plan(&mut TargetSettings::default()).unwrap();
+        let names = std::iter::once("primary".to_owned());
+        let names = names.chain((1..=replicas).map(|number| format!("replica{number}")));
+        Self {
+            monitor: Monitor::new(names, Some(0), &plan, Nanos(0)),
+            now: Nanos(0),
+            written: 100,
+            received: vec![100; replicas + 1],
+            applied: vec![100; replicas + 1],
+            heartbeats: 0,
+            primary: 0,
+            gone: Vec::new(),
+            own: vec![0; replicas + 1],
+            stopped: Vec::new(),
+            uptime: None,
+        }
+    }
+
+    fn answer(&self, server: usize) -> Answer {
+        let position = |number: u64| -> Position { format!("0-1-{number}").parse().unwrap() };
+        let is_primary = server == self.primary;
+        let number = if is_primary {
+            self.written
+        } else {
+            self.applied[server]
+        };
+        let logged = format!("0-1-{number},9-{}-{}", server + 1, self.own[server]);
+        let channels = match is_primary {
+            true => Vec::new(),
+            false => vec![Channel {
+                source_server_id: self.primary as u64 + 1,
+                receiver: ThreadState::Running,
+                applier: match self.stopped.contains(&server) {
+                    true => ThreadState::Stopped,
+                    false => ThreadState::Running,
+                },
+                sql_error: "text hidden (error 1062)".to_owned(),
+                by_gtid: true,
+                ..Channel::default()
+            }],
+        };
+        Answer {
+            engine: Engine::MariaDb,
+            identity: Some(Identity {
+                server_id: server as u64 + 1,
+                uuid: String::new(),
+                place: format!("db{server}"),
+            }),
+            reading: Reading {
+                executed: Executed::Domains {
+                    logged: match logged.parse() {
+                        Ok(Position::Domains(logged)) => logged,
+                        _ => panic!("{logged}"),
+                    },
+                    applied: Vec::new(),
+                },
+                written: Some(position(number)),
+                applied: Some(position(number)),
+                received: (!is_primary).then(|| position(self.received[server])),
+                channels: Ok(channels),
+                heartbeats: (!is_primary).then_some(Heartbeats {
+                    received: self.heartbeats,
+                    period_s: 30.0,
+                }),
+                member: None,
+                waits: None,
+            },
+            uptime: self.uptime,
+            replicas: None,
+        }
+    }
+
+    /// Asks everyone a second later, and returns the states and the changes.
+    fn second(&mut self) -> (Vec<State>, Vec<String>) {
+        self.now = self.now + Nanos(S);
+        let at = AnswerTime {
+            asked: self.now,
+            answered: self.now + Nanos(S / 1000),
+        };
+        for server in 0..self.applied.len() {
+            if self.gone.contains(&server) {
+                self.monitor.fail(server, "connection refused".to_owned());
+            } else {
+                let answer = self.answer(server);
+                self.monitor.take(server, at, answer);
+            }
+        }
+        let (round, changes) = self.monitor.decide(at.answered);
+        let states = round.servers.iter().map(WatchSample::state).collect();
+        let text = |change: WatchChange| format!("{} {}", change.server, change.text);
+        (states, changes.into_iter().map(text).collect())
+    }
+
+    /// Returns the state of the first replica a second later.
+    fn state(&mut self) -> State {
+        self.second().0[1]
+    }
+
+    /// Writes a number of transactions, which every replica applies.
+    fn write(&mut self, count: u64) {
+        self.written += count;
+        self.received.fill(self.written);
+        self.applied.fill(self.written);
+    }
+}
+
+#[test]
+fn idle_primary_reads_zero_for_ten_minutes() {
+    let mut cluster = Cluster::new(1);
+    for second in 0..600 {
+        if second % 30 == 0 {
+            cluster.heartbeats += 1;
+        }
+        let state = cluster.state();
+        assert_eq!(state == State::Idle, second >= 2, "{second}: {state:?}");
+        let sample = cluster.monitor.sample(1, cluster.now);
+        assert_eq!(sample.lag.unwrap().low_us, 0.0);
+        assert_eq!(sample.behind, Some(0));
+    }
+}
+
+#[test]
+fn silent_link_of_a_silent_primary_is_unknown_after_its_heartbeats_are_missed() {
+    let mut cluster = Cluster::new(1);
+    let states: Vec<State> = (0..90).map(|_| cluster.state()).collect();
+    assert_eq!(states[70], State::Idle);
+    assert_eq!(states[80], State::Unknown, "75 s without a heartbeat");
+    cluster.heartbeats += 1;
+    assert_eq!(cluster.state(), State::Idle);
+}
+
+#[test]
+fn cut_link_lags_from_the_first_sample_and_is_blocked_within_six_seconds() {
+    let mut cluster = Cluster::new(2);
+    for _ in 0..5 {
+        cluster.write(10);
+        assert_eq!(cluster.state(), State::InStep);
+    }
+    let (mut low, mut states) = (Vec::new(), Vec::new());
+    for _ in 0..8 {
+        cluster.written += 10;
+        cluster.received[2] = cluster.written;
+        cluster.applied[2] = cluster.written;
+        states.push(cluster.state());
+        low.push(cluster.monitor.sample(1, cluster.now).lag.unwrap().low_us);
+    }
+    assert!(low.is_sorted_by(|one, other| one < other), "{low:?}");
+    let blocked = states.iter().position(|state| *state == State::Blocked);
+    assert_eq!(blocked, Some(5), "{states:?}");
+    // It has the first 50 transactions, which the link had carried, then all.
+    cluster.write(10);
+    let (states, changes) = cluster.second();
+    assert_eq!(states[1..], [State::InStep, State::InStep]);
+    assert_eq!(changes, ["replica1 in-step"]);
+}
+
+#[test]
+fn slow_applier_lags_and_is_not_blocked() {
+    let mut cluster = Cluster::new(1);
+    let mut states = Vec::new();
+    for _ in 0..20 {
+        cluster.written += 10;
+        cluster.received[1] = cluster.written;
+        cluster.applied[1] += 1;
+        states.push(cluster.state());
+    }
+    assert_eq!(states.last(), Some(&State::Lagging));
+    assert!(!states.contains(&State::Blocked), "{states:?}");
+}
+
+#[test]
+fn stopped_applier_and_its_error_number_show_at_once() {
+    let mut cluster = Cluster::new(1);
+    cluster.state();
+    cluster.stopped = vec![1];
+    let (states, changes) = cluster.second();
+    assert_eq!(states[1], State::Stopped);
+    assert!(changes[0].contains("error 1062"), "{changes:?}");
+}
+
+#[test]
+fn server_that_is_gone_is_unreachable_and_delays_no_other() {
+    let mut cluster = Cluster::new(2);
+    cluster.write(10);
+    cluster.second();
+    cluster.gone = vec![1];
+    let mut states = Vec::new();
+    for _ in 0..8 {
+        cluster.write(10);
+        let (all, _) = cluster.second();
+        assert_eq!(all[2], State::InStep);
+        states.push(all[1]);
+    }
+    assert_eq!(states[7], State::Unreachable);
+    // Back again after an hour, with a short uptime.
+    cluster.now = cluster.now + Nanos(3_600 * S);
+    cluster.gone.clear();
+    cluster.uptime = Some(Duration::from_secs(20));
+    cluster.write(10);
+    let (all, changes) = cluster.second();
+    assert_eq!(all[1], State::InStep);
+    assert!(
+        changes
+            .iter()
+            .any(|change| change == "replica1 it was restarted"),
+        "{changes:?}"
+    );
+}
+
+#[test]
+fn unreachable_primary_leaves_its_replicas_unknown() {
+    let mut cluster = Cluster::new(1);
+    cluster.second();
+    cluster.gone = vec![0];
+    let last = (0..8).map(|_| cluster.second().0).last().unwrap();
+    assert_eq!(last, [State::Unreachable, State::Unknown]);
+}
+
+#[test]
+fn failover_is_followed() {
+    let mut cluster = Cluster::new(2);
+    for _ in 0..5 {
+        cluster.write(10);
+        cluster.second();
+    }
+    cluster.gone = vec![0];
+    cluster.primary = 1;
+    let mut changes = Vec::new();
+    for _ in 0..8 {
+        cluster.write(10);
+        changes.extend(cluster.second().1);
+    }
+    let (states, _) = cluster.second();
+    assert_eq!(states[1..], [State::Primary, State::InStep]);
+    assert!(
+        changes
+            .iter()
+            .any(|change| change == "replica1 it takes the writes now"),
+        "{changes:?}"
+    );
+}
+
+#[test]
+fn errant_transactions_are_ahead() {
+    let mut cluster = Cluster::new(1);
+    cluster.second();
+    cluster.own[1] = 3;
+    for _ in 0..4 {
+        cluster.write(1);
+        cluster.second();
+    }
+    cluster.write(1);
+    assert_eq!(cluster.state(), State::Ahead);
+    assert_eq!(cluster.monitor.sample(1, cluster.now).errant, Some(3));
+}
+
+#[test]
+fn transactions_that_no_replica_has_received_are_counted() {
+    let mut cluster = Cluster::new(2);
+    cluster.second();
+    cluster.written += 7;
+    cluster.received = vec![0, 102, 105];
+    cluster.second();
+    let (round, _) = cluster.monitor.decide(cluster.now);
+    assert_eq!(round.not_received, Some(2));
+    assert_eq!(round.servers[1].behind, Some(7));
+}
+
+/// A day with one replica stopped: the positions that are kept stay few.
+#[test]
+fn memory_is_flat_over_a_day_with_a_stopped_replica() {
+    let mut cluster = Cluster::new(2);
+    let mut most = 0;
+    for _ in 0..86_400 {
+        cluster.written += 10;
+        cluster.received[2] = cluster.written;
+        cluster.applied[2] = cluster.written;
+        cluster.second();
+        most = cluster.monitor.history.len().max(most);
+    }
+    assert!((1_000..3_000).contains(&most), "{most}");
+    let lag = cluster.monitor.sample(1, cluster.now).lag.unwrap();
+    assert!(lag.low_us < 86_400e6 && lag.low_us > 86_000e6, "{lag:?}");
+}
