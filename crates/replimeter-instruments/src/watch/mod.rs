@@ -16,7 +16,7 @@ use std::{
 };
 
 use replimeter_engine::{Node, source::Member};
-use replimeter_model::target::Role;
+use replimeter_model::{manifest::ServerRecord, target::Role};
 
 use self::{
     monitor::Monitor,
@@ -28,6 +28,8 @@ use crate::{Listener, MeasureError, clock::Clock};
 
 /// Longest time for one answer.
 const MAX_ANSWER: Duration = Duration::from_secs(5);
+/// Polls after which the servers are recorded; one that answers later is not.
+const RECORDED_AFTER: u64 = 3;
 /// How long the end of the watch may take to be noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Stack of a thread that asks a server: there may be a thousand of them.
@@ -40,6 +42,8 @@ pub enum Event {
     Round(WatchRound),
     /// Something happened.
     Change(WatchChange),
+    /// The servers that have answered in the first polls, as they are recorded.
+    Servers(Vec<ServerRecord>),
 }
 
 /// Watches until the plan's time is over or the user ends it.
@@ -75,6 +79,7 @@ pub fn run(
                     ..member.node.clone()
                 },
                 ticks,
+                is_recorded: false,
             };
             let sender = sender.clone();
             thread::Builder::new()
@@ -86,10 +91,12 @@ pub fn run(
         drop(sender);
         let ends_at = plan.duration.map(|duration| began + duration.0.into());
         let mut round = Round::new(members.len(), ticks);
+        let (mut records, mut rounds) = (Vec::new(), 0u64);
         loop {
             match news.recv_timeout(round.wait().min(CHECK_INTERVAL)) {
                 Ok(news) => {
                     round.heard(news.server, news.answer.is_ok());
+                    records.extend(news.record.map(|record| *record));
                     match news.answer {
                         Ok(answer) => monitor.take(news.server, news.at, *answer),
                         Err(error) => monitor.fail(news.server, error.to_string()),
@@ -104,6 +111,10 @@ pub fn run(
                 continue;
             }
             round.next();
+            rounds += 1;
+            if rounds == RECORDED_AFTER || (is_over && rounds < RECORDED_AFTER) {
+                listener.send(Event::Servers(std::mem::take(&mut records)))?;
+            }
             let (states, changes) = monitor.decide(now);
             for change in changes {
                 listener.send(Event::Change(change))?;

@@ -12,7 +12,7 @@ use replimeter_engine::{
     reading::{Reader, Reading},
     unless_disconnected,
 };
-use replimeter_model::random::Random;
+use replimeter_model::{manifest::ServerRecord, random::Random};
 
 use super::{Ticks, history::AnswerTime, monitor::Answer};
 use crate::clock::Clock;
@@ -27,6 +27,8 @@ pub(super) struct Poller {
     pub(super) server: usize,
     pub(super) node: Node,
     pub(super) ticks: Ticks,
+    /// Whether the server was recorded.
+    pub(super) is_recorded: bool,
 }
 
 /// An answer, or why there is none.
@@ -34,6 +36,8 @@ pub(super) struct News {
     pub(super) server: usize,
     pub(super) at: AnswerTime,
     pub(super) answer: Result<Box<Answer>, ServerError>,
+    /// The server as it is recorded, if this is the first answer.
+    pub(super) record: Option<Box<ServerRecord>>,
 }
 
 /// What is known about a server while it is connected.
@@ -76,11 +80,17 @@ impl Poller {
 
     fn ask(&mut self, connection: &mut Option<Connection>, clock: &Clock) -> News {
         let mut asked = clock.now();
+        let mut record = None;
         let answer = match connection.take().map_or_else(|| self.open(), Ok) {
             Err(error) => Err(error),
             Ok(opened) => {
                 asked = clock.now();
-                connection.insert(opened).ask(&self.node)
+                let connection = connection.insert(opened);
+                if !std::mem::replace(&mut self.is_recorded, true) {
+                    let facts = &connection.reader.facts;
+                    record = Some(Box::new(facts.record(&connection.session)));
+                }
+                connection.ask(&self.node)
             }
         };
         News {
@@ -90,6 +100,7 @@ impl Poller {
                 answered: clock.now(),
             },
             answer: answer.map(Box::new),
+            record,
         }
     }
 

@@ -186,6 +186,7 @@ fn watch_servers(
                 cx.so_far(Gathered::results);
                 taken
             }
+            Event::Servers(records) => cx.record_sandbox(&label, servers.record(), records),
         }
         .map_err(|failure| failure.message)
     };
