@@ -49,6 +49,7 @@ mod udf;
 mod unix_socket;
 mod usage;
 mod versions;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -107,7 +108,8 @@ const GROUPS: &[(&str, &[Test])] = groups![
     udf,
     unix_socket,
     usage,
-    versions
+    versions,
+    watch
 ];
 
 fn main() -> ExitCode {
