@@ -99,7 +99,7 @@ fn number(value: f64) -> String {
 
 /// A metric that is no figure of a measurement.
 #[derive(Clone, Debug)]
-pub struct Gauge {
+pub struct MetricFamily {
     /// Its whole name, with its unit.
     pub name: String,
     /// Its unit; "" for none.
@@ -111,15 +111,15 @@ pub struct Gauge {
 }
 
 /// Returns an exposition of metrics.
-pub fn gauges(all: &[Gauge]) -> String {
+pub fn families(all: &[MetricFamily]) -> String {
     let mut out = String::new();
-    for gauge in all {
-        let values = gauge.values.iter().map(|(labels, value)| {
+    for family in all {
+        let values = family.values.iter().map(|(labels, value)| {
             let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
             (braces(labels), *value)
         });
         let values: Vec<(String, f64)> = values.collect();
-        add(&mut out, (&gauge.name, gauge.unit), &gauge.help, &values);
+        add(&mut out, (&family.name, family.unit), &family.help, &values);
     }
     out.push_str("# EOF\n");
     out

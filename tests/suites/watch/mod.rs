@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     test!(stopped_applier_ages_within_the_bound_on_mariadb),
     test!(stopped_applier_ages_within_the_bound_on_mysql),
     test!(frozen_server_is_unreachable_and_delays_no_other),
-    test!(user_without_privileges_to_write_sees_states_and_writes_nothing),
+    test!(user_who_may_not_write_sees_states),
     test!(members_of_a_cluster_are_watched),
     test!(killed_watch_leaves_a_readable_run).starts(2),
     test!(failover_is_followed_without_a_restart).starts(3),
@@ -227,7 +227,7 @@ fn frozen_server_is_unreachable_and_delays_no_other() {
     let _ = watch.end();
 }
 
-fn user_without_privileges_to_write_sees_states_and_writes_nothing() {
+fn user_who_may_not_write_sees_states() {
     for (shape, privileges) in [
         ("mariadb/async:1", "REPLICA MONITOR, BINLOG MONITOR"),
         ("mysql/async:1", "REPLICATION CLIENT"),

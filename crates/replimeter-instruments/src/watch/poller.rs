@@ -31,7 +31,7 @@ pub(super) struct Poller {
     pub(super) is_recorded: bool,
 }
 
-/// An answer, or why there is none.
+/// An answer, or why it is missing.
 pub(super) struct News {
     pub(super) server: usize,
     pub(super) at: AnswerTime,

@@ -39,7 +39,7 @@ impl State {
         <Self as clap::ValueEnum>::value_variants()
     }
 
-    /// Returns whether a change between both is none to report: a replica is idle whenever its primary pauses.
+    /// Returns whether a change between both need not be reported: a replica is idle whenever its primary pauses.
     pub(super) fn is_alike(self, other: Self) -> bool {
         let is_well = |state| matches!(state, Self::InStep | Self::Idle);
         is_well(self) && is_well(other)

@@ -1,7 +1,7 @@
 //! The states of a poll as metrics. No series disappears: a value that is not known is NaN.
 
 use replimeter_instruments::watch::results::{LagRange, State, WatchRound, WatchSample};
-use replimeter_run::openmetrics::{Gauge, gauges};
+use replimeter_run::openmetrics::{MetricFamily, families};
 
 /// A metric of each server: its name without the prefix, its unit, its meaning, and its value.
 type OfServer = (
@@ -112,14 +112,14 @@ const OF_SERVER: [OfServer; 14] = [
 /// Returns the exposition of a poll at this calendar time, of a watch with this limit.
 pub(super) fn exposition(round: &WatchRound, max_lag_us: f64, unix_s: f64) -> String {
     let server = |sample: &WatchSample| ("server", sample.server.clone());
-    let mut all: Vec<Gauge> = OF_SERVER
+    let mut all: Vec<MetricFamily> = OF_SERVER
         .iter()
         .map(|(name, unit, help, value)| {
             let values = round
                 .servers
                 .iter()
                 .map(|sample| (vec![server(sample)], value(sample).unwrap_or(f64::NAN)));
-            gauge(name, unit, help, values)
+            family(name, unit, help, values)
         })
         .collect();
     let states = round.servers.iter().flat_map(|sample| {
@@ -129,7 +129,7 @@ pub(super) fn exposition(round: &WatchRound, max_lag_us: f64, unix_s: f64) -> St
             (labels, f64::from(u8::from(is_it)))
         })
     });
-    all.push(gauge(
+    all.push(family(
         "state",
         "",
         "Whether the server is in this state",
@@ -139,7 +139,7 @@ pub(super) fn exposition(round: &WatchRound, max_lag_us: f64, unix_s: f64) -> St
         let is_fresh = sample.state() != State::Unreachable;
         (vec![server(sample)], f64::from(u8::from(is_fresh)))
     });
-    all.push(gauge(
+    all.push(family(
         "fresh",
         "",
         "Whether the server has answered lately",
@@ -181,19 +181,19 @@ pub(super) fn exposition(round: &WatchRound, max_lag_us: f64, unix_s: f64) -> St
         ),
     ];
     for (name, unit, help, value) in of_all {
-        all.push(gauge(name, unit, help, [(Vec::new(), value)]));
+        all.push(family(name, unit, help, [(Vec::new(), value)]));
     }
-    gauges(&all)
+    families(&all)
 }
 
-fn gauge(
+fn family(
     name: &str,
     unit: &'static str,
     help: &str,
     values: impl IntoIterator<Item = (Vec<(&'static str, String)>, f64)>,
-) -> Gauge {
+) -> MetricFamily {
     let separator = if unit.is_empty() { "" } else { "_" };
-    Gauge {
+    MetricFamily {
         name: format!("replimeter_watch_{name}{separator}{unit}"),
         unit,
         help: help.to_owned(),

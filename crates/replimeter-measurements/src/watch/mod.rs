@@ -56,7 +56,7 @@ impl Measurement for Watch {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter watch --topology cluster.toml
-  replimeter watch --primary mysql://u@db1/ --replica mysql://u@db2/ --listen 127.0.0.1:9404
+  replimeter watch --topology cluster.toml --listen 127.0.0.1:9404
   replimeter watch --sandbox async:2 --link-delay 20ms --duration 1m
 
 States:
