@@ -6,6 +6,8 @@ pub mod balancer;
 pub mod client;
 pub mod front;
 mod host;
+mod open_files;
+mod page;
 mod server;
 mod visitor_stream;
 

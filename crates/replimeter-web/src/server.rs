@@ -59,7 +59,7 @@ pub(crate) struct VisitorLimits {
 }
 
 impl VisitorLimits {
-    /// Returns the limits of a front with this number of connections.
+    /// Returns the limits of a site with this number of connections.
     pub(crate) fn of(connections: usize) -> Self {
         Self {
             connections,
@@ -313,7 +313,7 @@ async fn received(names: &[String], request: Request<Incoming>) -> Result<Asked,
     if host.is_some_and(|host| !host::is_allowed(host, names)) {
         return Err(plain(
             StatusCode::MISDIRECTED_REQUEST,
-            "this host name is not served; use an address, or start the front with --allow-host NAME\n",
+            "this host name is not served; use an address, or allow the name with --allow-host NAME\n",
         ));
     }
     let elsewhere = |origin| !host::is_same_site(origin, host.unwrap_or_default());

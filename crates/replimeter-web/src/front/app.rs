@@ -13,16 +13,18 @@ use serde::Serialize;
 
 use super::{
     Site,
-    page::{STYLE, Shown},
+    page::Shown,
     pool::{Pool, Refusal, Reply, TimeSpent, WAIT_LIMIT, Work, WorkResult},
     posts::{Form, Post},
     remedy::{PRIMARY, Route},
     traffic::{Answered, PageState, add_error},
     visitor::{LastPost, Visitor},
 };
-use crate::server::{Answer, Asked, answer, plain};
+use crate::{
+    page::{self, HTML},
+    server::{Answer, Asked, answer, plain},
+};
 
-const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 /// The type of a form's body.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -136,17 +138,15 @@ impl Site {
             "/select" if post => self.select(&asked, began).await,
             "/" if read => self.page(&asked, began).await,
             "/healthz" if read => Ok(self.health()),
-            "/style.css" if read => Ok(answer(StatusCode::OK, "text/css", STYLE)),
-            "/favicon.ico" if read => Ok(plain(StatusCode::NO_CONTENT, "")),
             "/" | "/insert" | "/post" | "/select" | "/healthz" => Err(Failed::Invalid(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "the method is not allowed; POST /insert and /select, GET / and /healthz"
                     .to_owned(),
             )),
-            _ => Err(Failed::Invalid(
-                StatusCode::NOT_FOUND,
-                "there are /, /insert, /select and /healthz".to_owned(),
-            )),
+            path => page::file(path).filter(|_| read).ok_or_else(|| {
+                let text = "there are /, /insert, /select and /healthz".to_owned();
+                Failed::Invalid(StatusCode::NOT_FOUND, text)
+            }),
         };
         pending.0 = None;
         result.unwrap_or_else(|failed| self.failed(failed))

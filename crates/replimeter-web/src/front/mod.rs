@@ -2,7 +2,6 @@
 
 mod app;
 mod monitor;
-mod open_files;
 mod page;
 mod pool;
 mod posts;
@@ -42,7 +41,10 @@ pub use self::{
     monitor::UseChange,
     traffic::{Answered, PageState, Traffic, add_error},
 };
-use crate::server::{HttpServer, VisitorLimits};
+use crate::{
+    open_files,
+    server::{HttpServer, VisitorLimits},
+};
 
 /// The names of the front's threads begin with this.
 const THREADS: &str = "front";

@@ -4,32 +4,32 @@ use std::{fs, io};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Connections with visitors of one front, at most.
-pub(super) const MAX_VISITORS: usize = 2000;
-/// A front with fewer is not started.
+/// Connections with visitors of one site, at most.
+pub(crate) const MAX_VISITORS: usize = 2000;
+/// A site with fewer is not started.
 const MIN_VISITORS: usize = 10;
 /// Files for a short time: those of the run, names that are resolved, statements that are ended.
 const OTHER_FILES: u64 = 64;
 
-/// Returns the number of visitors' connections of each front, after the limit of open files was raised as far as they need it.
-/// The connections to the servers are open, and so is all else that stays; `own_visitors` more are opened by this process itself.
+/// Returns the number of visitors' connections of each site, after the limit of open files was raised as far as they need it.
+/// The connections to the servers are open, and so is all else that stays; `reserved` more files are opened later.
 ///
 /// # Errors
 /// When the limit leaves too few for visitors.
-pub(super) fn visitors(fronts: usize, own_visitors: u32) -> io::Result<usize> {
+pub(crate) fn visitors(sites: usize, reserved: u32) -> io::Result<usize> {
     let open = fs::read_dir("/proc/self/fd")?.count() as u64;
     // A connection to a server can be opened again before the old one is closed.
-    let kept = 2 * open + u64::from(own_visitors) + OTHER_FILES;
+    let kept = 2 * open + u64::from(reserved) + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
-    let needed = kept + (fronts * MAX_VISITORS) as u64;
+    let needed = kept + (sites * MAX_VISITORS) as u64;
     let current = limit.maximum.map_or(needed, |most| most.min(needed));
     if limit.current.is_some_and(|now| now < current) {
         let current = Some(current);
         setrlimit(Resource::Nofile, Rlimit { current, ..limit })?;
     }
     let limit = getrlimit(Resource::Nofile).current;
-    share(limit, kept, fronts).ok_or_else(|| {
-        let least = kept + (fronts * MIN_VISITORS) as u64;
+    share(limit, kept, sites).ok_or_else(|| {
+        let least = kept + (sites * MIN_VISITORS) as u64;
         io::Error::other(format!(
             "this process may open {} files, and needs {least} at least",
             limit.unwrap_or_default()
@@ -37,11 +37,11 @@ pub(super) fn visitors(fronts: usize, own_visitors: u32) -> io::Result<usize> {
     })
 }
 
-/// Returns each front's share of the files that are not kept.
-fn share(limit: Option<u64>, kept: u64, fronts: usize) -> Option<usize> {
+/// Returns each site's share of the files that are not kept.
+fn share(limit: Option<u64>, kept: u64, sites: usize) -> Option<usize> {
     let free = limit.map_or(u64::MAX, |limit| limit.saturating_sub(kept));
     let free = usize::try_from(free).unwrap_or(usize::MAX);
-    let share = (free / fronts.max(1)).min(MAX_VISITORS);
+    let share = (free / sites.max(1)).min(MAX_VISITORS);
     (share >= MIN_VISITORS).then_some(share)
 }
 
