@@ -42,6 +42,8 @@ const MAX_BODY: usize = 16 << 10;
 const MAX_HEAD: usize = 16 << 10;
 /// Time for requests in progress when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Connections that wait to be accepted; the system may allow fewer.
+const QUEUE: i32 = 4096;
 /// Pause after the system refused a connection, as when files run out.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
@@ -138,6 +140,8 @@ impl HttpServer {
     {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
+        // The library's own queue has 128 places; a visitor who finds none asks again after a second.
+        rustix::net::listen(&listener, QUEUE)?;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
