@@ -1,7 +1,10 @@
 //! What a running measurement shows of its servers, as data: for a screen, a line in a pipe, and a page.
 
+use serde::Serialize;
+
 /// How much attention a server needs, from least to most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Attention {
     /// None.
     #[default]
@@ -15,7 +18,7 @@ pub enum Attention {
 }
 
 /// One column of the view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveColumn {
     /// Its title, of one or two words.
     pub title: &'static str,
@@ -41,7 +44,7 @@ pub struct LiveRow {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LiveChange {
     /// The time of day, in UTC.
     pub at: String,

@@ -47,9 +47,13 @@ pub(crate) fn file(path: &str) -> Option<Answer> {
 mod tests {
     #[test]
     fn pages_load_nothing_from_elsewhere() {
-        let template = include_str!("front/page.html");
-        for text in ["http:", "https:", "<script", "style=", "onclick"] {
-            assert!(!template.contains(text), "{text}");
+        for template in [
+            include_str!("front/page.html"),
+            include_str!("exporter/page.html"),
+        ] {
+            for text in ["http:", "https:", "<script", "style=", "onclick"] {
+                assert!(!template.contains(text), "{text}");
+            }
         }
     }
 }

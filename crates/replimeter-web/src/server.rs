@@ -44,6 +44,8 @@ const MAX_HEAD: usize = 16 << 10;
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that wait to be accepted; the system may allow fewer.
 const QUEUE: i32 = 4096;
+/// Threads for long work, besides the one that answers.
+const BLOCKING_THREADS: usize = 2;
 /// Pause after the system refused a connection, as when files run out.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
 
@@ -85,6 +87,8 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) path: String,
+    /// What follows the `?`, encoded; "" if there is none.
+    pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -145,6 +149,9 @@ impl HttpServer {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            // For what takes longer than other visitors should wait.
+            .max_blocking_threads(BLOCKING_THREADS)
+            .thread_name(name)
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let refused = Arc::new(AtomicU64::new(0));
@@ -338,6 +345,7 @@ async fn received(names: &[String], request: Request<Incoming>) -> Result<Asked,
     Ok(Asked {
         method: parts.method,
         path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
         headers: parts.headers,
         body,
     })
