@@ -68,6 +68,8 @@ pub trait Measurement: Sized + 'static {
     const OWN_SERVERS: Option<fn(&Arg) -> bool> = None;
     /// Whether its runs keep histograms.
     const HISTOGRAMS: bool = true;
+    /// Whether it shows its servers as they are while it runs, instead of its progress.
+    const LIVE: bool = false;
 
     /// Its settings and their plan.
     type Settings: Settings + 'static;

@@ -37,6 +37,11 @@ pub trait Screen {
 
     /// Returns an observer that shows the progress of a run.
     fn progress(&self) -> Box<dyn Observer>;
+
+    /// Returns an observer that shows the servers as they are, besides the progress.
+    fn live(&self) -> Box<dyn Observer> {
+        self.progress()
+    }
 }
 
 /// Opens a source of servers, given the command line and the plan's option file.

@@ -23,7 +23,7 @@ use crate::{
     event::{Event, Observer, Observers, Stage},
     journal::Journal,
     machine,
-    options::OutputArgs,
+    options::{OutputArgs, OutputForm},
     run_dir::{JOURNAL, MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
     screen::Host,
     stream::SharedStream,
@@ -151,11 +151,16 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             Some((folder, before?))
         });
         let reached = ReachedServers::default();
+        // Standard output has one use.
+        let live = M::LIVE && output.stream.is_none() && output.form.chosen == OutputForm::Text;
         let mut all: Vec<Box<dyn Observer + 'a>> = vec![
             Box::new(reached.clone()),
             Box::new(RowFile::create::<M::Columns>(&run_dir.file(SAMPLES))?),
             Box::new(Rc::clone(&watch)),
-            host.screen.progress(),
+            match live {
+                true => host.screen.live(),
+                false => host.screen.progress(),
+            },
         ];
         let (stream, rows) = streaming::begin::<M>(output, host.screen);
         if let Some(stream) = &stream {
