@@ -170,6 +170,16 @@ pub(crate) fn login_name() -> String {
         .unwrap_or_else(|_| "root".to_owned())
 }
 
+/// Returns whether the terminal can draw a screen.
+pub(crate) fn terminal_draws() -> bool {
+    env::var_os("TERM").is_some_and(|terminal| !terminal.is_empty() && terminal != "dumb")
+}
+
+/// Returns whether the user wants colors (<https://no-color.org>).
+pub(crate) fn wants_colors() -> bool {
+    env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// Returns whether the journals of complete runs are kept, which the tests replay.
 pub(crate) fn keep_journal() -> bool {
     env::var_os("REPLIMETER_RECORD").is_some()

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod credentials;
 mod environment;
+mod live;
 mod print;
 mod progress;
 mod servers;
@@ -27,6 +28,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    live::leave_on_panic();
     let registry = replimeter_measurements::registry();
     let asked = cli::parse(registry);
     let active = Active {

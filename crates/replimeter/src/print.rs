@@ -10,13 +10,18 @@ use std::io::{self, Write};
 use replimeter_render::terminal::controls_terminal;
 use replimeter_run::{OutputReader, cli_error::CliError};
 
+use crate::live::terminal::TERMINAL;
+
 /// Returns a text without what a terminal obeys: names of plans and servers must not control it.
 pub(crate) fn plain(text: &str) -> String {
     text.replace(controls_terminal, "\u{fffd}")
 }
 
-/// Prints on standard error; nothing else writes to it.
+/// Prints on standard error; nothing else writes to it. While the screen is up, it shows the text.
 pub(crate) fn say(text: &str) {
+    if TERMINAL.add_message(text) {
+        return;
+    }
     // An error on standard error cannot be reported.
     let _ = io::stderr().write_all(plain(text).as_bytes());
 }

@@ -10,12 +10,12 @@ use std::{
 
 use replimeter_run::cli_error::{CliError, FailureKind};
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP},
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP},
     iterator::Signals,
     low_level::emulate_default_handler,
 };
 
-use crate::{active::Active, print::say};
+use crate::{active::Active, live::terminal::TERMINAL, print::say};
 
 /// Time after the first signal from which another one counts.
 const REPEAT_DELAY: Duration = Duration::from_secs(1);
@@ -65,7 +65,10 @@ fn suspend(active: &Active) {
         return;
     }
     // This stop cannot be handled; it fails for no process.
-    let suspend = || drop(emulate_default_handler(SIGTSTP));
+    let suspend = || {
+        TERMINAL.pause();
+        drop(emulate_default_handler(SIGTSTP));
+    };
     let held = &active.held_appliers;
     if held.suspend_unless_held(suspend) {
         return;
@@ -85,13 +88,14 @@ fn suspend(active: &Active) {
 pub(crate) fn install(active: &Active) -> Result<(), CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(format!("cannot handle signals: {error}"), "");
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP]).map_err(failed)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).map_err(failed)?;
     let active = active.clone();
     let handle = move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             match first {
                 _ if signal == SIGTSTP => suspend(&active),
+                _ if signal == SIGCONT => TERMINAL.resume(),
                 None => {
                     first = Some(Instant::now());
                     active.stop.store(true, Ordering::Relaxed);
@@ -103,6 +107,7 @@ pub(crate) fn install(active: &Active) -> Result<(), CliError> {
                 // a later one is intended.
                 Some(first) if signal == SIGHUP || first.elapsed() < REPEAT_DELAY => {}
                 Some(_) => {
+                    TERMINAL.leave().iter().for_each(|message| say(message));
                     // Existing servers first, then sandboxes.
                     let stopped = release_appliers(&active);
                     let left = "stopped without cleaning up; on existing servers a table replimeter.probe_… may remain until the next run removes it, and tables of a load's script may remain";

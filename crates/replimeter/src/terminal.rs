@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use replimeter_run::{Observer, OutputReader, Screen, cli_error::CliError};
 
 use crate::{
+    live::LiveServers,
     print::{print_results, say},
     progress::StatusLine,
 };
@@ -28,5 +29,9 @@ impl Screen for Terminal {
 
     fn progress(&self) -> Box<dyn Observer> {
         Box::new(StatusLine::new())
+    }
+
+    fn live(&self) -> Box<dyn Observer> {
+        Box::new(LiveServers::new())
     }
 }

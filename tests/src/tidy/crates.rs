@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use crate::net::repository;
 
 /// A commit that raises it says why.
-const CRATES_IN_RELEASE: usize = 212;
+const CRATES_IN_RELEASE: usize = 222;
 
 #[test]
 fn release_build_has_no_more_crates() {
