@@ -7,16 +7,17 @@ mod live;
 mod metrics;
 mod report;
 mod samples;
+mod serve;
 
 use std::path::Path;
 
 use clap::Command;
-use replimeter_engine::source::Servers;
+use replimeter_engine::source::{Member, Servers};
 use replimeter_instruments::{
     Listener,
     watch::{
         self, Event,
-        results::{WatchChange, WatchDocument, WatchResults, WatchRound},
+        results::{State, WatchChange, WatchDocument, WatchResults, WatchRound, WatchSample},
         settings::{WatchPlan, WatchSettings},
     },
 };
@@ -32,7 +33,7 @@ use replimeter_run::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::{gathered::Gathered, live::Live, samples::WatchSamples};
+use self::{gathered::Gathered, live::Live, samples::WatchSamples, serve::Bound};
 
 /// An event of the measurement.
 #[derive(Serialize, Deserialize)]
@@ -53,6 +54,7 @@ impl Measurement for Watch {
     const ABOUT: &'static str = "Watch which replica is in step, and since when; read-only";
     const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const HISTOGRAMS: bool = false;
+    const LIVE: bool = true;
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter watch --topology cluster.toml
@@ -105,7 +107,9 @@ clock is read. Without --duration, Ctrl-C ends the watch regularly.";
         let [target] = cx.request.targets.as_slice() else {
             return Err(unexpected("expected exactly one target"));
         };
-        cx.on_servers(target, watch_servers)
+        // Before anything else happens.
+        let bound = serve::bind(cx.plan)?;
+        cx.on_servers(target, |cx, servers| watch_servers(cx, servers, bound))
     }
 
     fn accumulator(request: &Request<WatchSettings>) -> Gathered {
@@ -162,29 +166,45 @@ clock is read. Without --duration, Ctrl-C ends the watch regularly.";
     }
 }
 
-/// Watches the servers of a target.
+/// Watches the servers of a target, and serves their states if an address is taken.
 fn watch_servers(
     cx: &mut RunContext<'_, Watch>,
     servers: &mut dyn Servers,
+    bound: Option<Bound>,
 ) -> Result<(), CliError> {
     let label = servers.label().to_owned();
     cx.take(Call::Shape(label.clone()))?;
     let (plan, clock, stop) = (cx.plan, cx.clock, cx.stop);
     let so_far = cx.streams_figures();
     let mut live = Live::new(format!("watch {label}"), clock.origin_unix_us());
+    let served = match bound {
+        None => None,
+        Some(bound) => {
+            let first = before_first_poll(servers);
+            let view = live.view(&first);
+            Some(bound.start(&label, plan, &first, view)?)
+        }
+    };
+    if let Some(served) = &served {
+        let text = format!("serving {}", served.url());
+        cx.observers.emit(run::Event::Note(&text));
+    }
     let mut on = |event| {
         match event {
             Event::Change(change) => {
                 live.change(&change);
-                let text = format!("{}: {}", change.server, change.text);
-                cx.observers.emit(run::Event::Note(&text));
                 cx.take(Call::Change(change))
             }
             Event::Round(round) => {
-                cx.observers.emit(run::Event::Live(&live.view(&round)));
+                let view = live.view(&round);
+                cx.observers.emit(run::Event::Live(&view));
+                let published = match &served {
+                    Some(served) => served.publish(&round, view),
+                    None => Ok(()),
+                };
                 let taken = cx.take(Call::Round(round));
                 cx.so_far(Gathered::results);
-                taken
+                published.and(taken)
             }
             Event::Servers(records) => cx.record_sandbox(&label, servers.record(), records),
         }
@@ -201,4 +221,18 @@ fn watch_servers(
         &clock,
         &mut listener,
     )?)
+}
+
+/// Returns the states of servers that were not asked yet.
+fn before_first_poll(servers: &dyn Servers) -> WatchRound {
+    let sample = |member: &Member| WatchSample {
+        server: member.node.name.clone(),
+        state: Some(State::Unknown),
+        reason: "it was not asked yet".to_owned(),
+        ..WatchSample::default()
+    };
+    WatchRound {
+        servers: servers.members().iter().map(sample).collect(),
+        ..WatchRound::default()
+    }
 }
