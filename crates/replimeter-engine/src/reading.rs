@@ -67,10 +67,22 @@ impl MemberReading {
     }
 }
 
+/// The variables on which the questions depend, besides those of semi-synchronous replication. A watch has many servers, and the others
+/// would take a hundred kilobytes of each.
+const NEEDED: [&str; 7] = [
+    "gtid_binlog_pos",
+    "gtid_binlog_state",
+    "gtid_executed",
+    "gtid_mode",
+    "log_bin",
+    "log_replica_updates",
+    "log_slave_updates",
+];
+
 /// Asks one server.
 #[derive(Debug)]
 pub struct Reader {
-    /// Its facts.
+    /// Those of its facts on which the questions depend.
     pub facts: ServerFacts,
     /// How long it had run when the reader was created, in seconds; `None` if it does not tell.
     pub uptime_s: Option<u64>,
@@ -82,12 +94,19 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Finds out what to ask.
+    /// Finds out what to ask, and passes all facts of the server to `see`.
     ///
     /// # Errors
     /// When the connection breaks.
-    pub fn new(session: &mut Session) -> Result<Self, ServerError> {
-        let facts = ServerFacts::read(session)?;
+    pub fn new(
+        session: &mut Session,
+        see: impl FnOnce(&Session, &ServerFacts),
+    ) -> Result<Self, ServerError> {
+        let mut facts = ServerFacts::read(session)?;
+        see(session, &facts);
+        let is_needed =
+            |name: &String| NEEDED.contains(&name.as_str()) || name.starts_with("rpl_semi_sync");
+        facts.variables.retain(|name, _| is_needed(name));
         let uptime = session.pairs(
             "cannot read how long it has run",
             "SHOW GLOBAL STATUS LIKE 'Uptime'",

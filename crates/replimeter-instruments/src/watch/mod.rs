@@ -20,7 +20,7 @@ use replimeter_model::{manifest::ServerRecord, target::Role};
 
 use self::{
     monitor::Monitor,
-    poller::Poller,
+    poller::{Poller, RecordedFacts},
     results::{WatchChange, WatchRound},
     settings::WatchPlan,
 };
@@ -30,6 +30,8 @@ use crate::{Listener, MeasureError, clock::Clock};
 const MAX_ANSWER: Duration = Duration::from_secs(5);
 /// Polls after which the servers are recorded; one that answers later is not.
 const RECORDED_AFTER: u64 = 3;
+/// Servers whose variables are recorded; of more, they would take too much memory.
+const MAX_RECORDED: usize = 50;
 /// How long the end of the watch may take to be noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Stack of a thread that asks a server: there may be a thousand of them.
@@ -61,6 +63,10 @@ pub fn run(
     let names = members.iter().map(|member| member.node.name.clone());
     let began = clock.now();
     let mut monitor = Monitor::new(names, primary, plan, began);
+    let recorded = match members.len() {
+        few if few <= MAX_RECORDED => RecordedFacts::All,
+        _ => RecordedFacts::WithoutVariables,
+    };
     let (sender, news) = mpsc::channel();
     let ticks = Ticks {
         began: Instant::now(),
@@ -79,7 +85,7 @@ pub fn run(
                     ..member.node.clone()
                 },
                 ticks,
-                is_recorded: false,
+                recorded: Some(recorded),
             };
             let sender = sender.clone();
             thread::Builder::new()

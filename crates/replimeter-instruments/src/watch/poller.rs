@@ -27,8 +27,15 @@ pub(super) struct Poller {
     pub(super) server: usize,
     pub(super) node: Node,
     pub(super) ticks: Ticks,
-    /// Whether the server was recorded.
-    pub(super) is_recorded: bool,
+    /// What is recorded of the server; `None` once it was.
+    pub(super) recorded: Option<RecordedFacts>,
+}
+
+/// What is recorded of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedFacts {
+    All,
+    WithoutVariables,
 }
 
 /// An answer, or why it is missing.
@@ -81,16 +88,11 @@ impl Poller {
     fn ask(&mut self, connection: &mut Option<Connection>, clock: &Clock) -> News {
         let mut asked = clock.now();
         let mut record = None;
-        let answer = match connection.take().map_or_else(|| self.open(), Ok) {
+        let answer = match connection.take().map_or_else(|| self.open(&mut record), Ok) {
             Err(error) => Err(error),
             Ok(opened) => {
                 asked = clock.now();
-                let connection = connection.insert(opened);
-                if !std::mem::replace(&mut self.is_recorded, true) {
-                    let facts = &connection.reader.facts;
-                    record = Some(Box::new(facts.record(&connection.session)));
-                }
-                connection.ask(&self.node)
+                connection.insert(opened).ask(&self.node)
             }
         };
         News {
@@ -105,11 +107,20 @@ impl Poller {
     }
 
     /// Connects, also to another server than before: an address may lead to another one after a failover.
-    fn open(&mut self) -> Result<Connection, ServerError> {
+    fn open(&mut self, record: &mut Option<Box<ServerRecord>>) -> Result<Connection, ServerError> {
         self.node.identity = RecordedIdentity::default();
         let mut session = Session::open_again(&self.node)?;
+        let reader = Reader::new(&mut session, |session, facts| {
+            if let Some(of) = self.recorded.take() {
+                let mut all = facts.record(session);
+                if of == RecordedFacts::WithoutVariables {
+                    all.variables.clear();
+                }
+                *record = Some(Box::new(all));
+            }
+        })?;
         Ok(Connection {
-            reader: Reader::new(&mut session)?,
+            reader,
             session,
             is_new: true,
             replicas_due: Instant::now(),
