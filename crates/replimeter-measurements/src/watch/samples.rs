@@ -11,7 +11,8 @@ impl Columns for WatchSamples {
     type Row = WatchSample;
     const TABLE: TableSpec<WatchSample, Self> = TableSpec {
         message: "poll",
-        group: 4096,
+        // A thousand servers fill it in some seconds, and the file keeps something of each group until its end.
+        group: 16_384,
         columns: columns! {
             /// When the states were decided, since the start of the run
             at_us: Real = |sample, _| sample.at_us;
