@@ -88,32 +88,13 @@ pub fn check_answer(node: &Node, patience: Duration) -> Result<(), ServerError> 
 mod tests {
     use std::net::TcpListener;
 
-    use replimeter_model::target::Endpoint;
-
     use super::*;
-    use crate::identity::RecordedIdentity;
-
-    fn node(port: u16) -> Node {
-        let url = format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled");
-        Node {
-            name: "primary".to_owned(),
-            endpoint: Endpoint::parse(&url).unwrap().0,
-            user: "user".to_owned(),
-            password: None,
-            login: None,
-            answer: PATIENCE,
-            namespace: None,
-            identity: RecordedIdentity::default(),
-            connections: Connections::default(),
-            log: None,
-            show_errors: false,
-        }
-    }
+    use crate::session::tests::node_at;
 
     #[test]
     fn refused_connection_is_named_as_the_cause() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let node = node(listener.local_addr().unwrap().port());
+        let node = node_at(listener.local_addr().unwrap().port());
         drop(listener);
         give_up_on(vec![node.clone()]);
         assert!(node.is_silent());
@@ -125,7 +106,7 @@ mod tests {
     #[test]
     fn timeout_is_named_with_its_length() {
         // No connection is made to it.
-        let node = node(1);
+        let node = node_at(1);
         let error = mysql::Error::DriverError(mysql::DriverError::ConnectTimeout);
         let error = node.driver_error("cannot connect", &error);
         give_up(&node, Some(error));
@@ -138,7 +119,7 @@ mod tests {
         let runs = AllConnections::default();
         let [ended, next] = [runs.begin(), runs.begin()].map(|connections| Node {
             connections,
-            ..node(1)
+            ..node_at(1)
         });
         give_up(&ended, None);
         ended.set_owing();

@@ -99,6 +99,24 @@ impl fmt::Display for Node {
 }
 
 impl Node {
+    /// Returns a server without a password and with connections of its own, which answers within `answer`.
+    #[must_use]
+    pub fn new(name: &str, endpoint: Endpoint, user: &str, answer: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            endpoint,
+            user: user.to_owned(),
+            password: None,
+            login: None,
+            show_errors: true,
+            answer,
+            namespace: None,
+            identity: RecordedIdentity::default(),
+            connections: Connections::default(),
+            log: None,
+        }
+    }
+
     /// Returns a hint about this server, with the path of its error log if the hint leads there and the path is known.
     #[must_use]
     pub fn hint(&self, hint: impl Into<String>) -> String {

@@ -8,7 +8,6 @@ use std::{
 
 use replimeter_engine::{
     Connections, ErrorKind, Node, Session,
-    identity::RecordedIdentity,
     node::Login,
     option_file::{self, OptionFileError},
     source::{SourceError, SourceErrorKind},
@@ -94,17 +93,9 @@ impl Credentials {
                 }
             };
             let mut node = Node {
-                name: name.clone(),
-                endpoint,
-                user,
-                password: None,
-                login: None,
                 show_errors: self.show_errors,
-                answer: ANSWER,
-                namespace: None,
-                identity: RecordedIdentity::default(),
                 connections: connections.clone(),
-                log: None,
+                ..Node::new(name, endpoint, &user, ANSWER)
             };
             node.check_files()?;
             let typed = if self.ask_password {

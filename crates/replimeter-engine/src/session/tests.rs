@@ -11,7 +11,6 @@ use replimeter_model::target::{Endpoint, Secret};
 use rustix::net::sockopt;
 
 use super::*;
-use crate::{Connections, identity::RecordedIdentity};
 
 /// Timeout of a read in these tests.
 const ANSWER: Duration = Duration::from_millis(400);
@@ -31,21 +30,8 @@ pub(crate) fn peer(behave: impl Fn(TcpStream) -> Result<()> + Copy + Send + 'sta
 
 /// Returns the server at a port of this machine.
 pub(crate) fn node_at(port: u16) -> Node {
-    Node {
-        name: "primary".to_owned(),
-        endpoint: Endpoint::parse(&format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled"))
-            .unwrap()
-            .0,
-        user: "user".to_owned(),
-        password: None,
-        login: None,
-        answer: ANSWER,
-        namespace: None,
-        identity: RecordedIdentity::default(),
-        connections: Connections::default(),
-        log: None,
-        show_errors: false,
-    }
+    let url = format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled");
+    Node::new("primary", Endpoint::parse(&url).unwrap().0, "user", ANSWER)
 }
 
 pub(crate) fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {

@@ -310,7 +310,6 @@ mod tests {
     use replimeter_model::target::{Endpoint, Secret};
 
     use super::*;
-    use crate::{Connections, identity::RecordedIdentity};
 
     /// A greeting like those of MySQL: version 8, connection 7, every capability.
     fn greeting(method: &[u8]) -> Vec<u8> {
@@ -327,18 +326,10 @@ mod tests {
     }
 
     fn node(password: &str, host: &str) -> Node {
+        let endpoint = Endpoint::parse(&format!("mysql://{host}:3306")).unwrap().0;
         Node {
-            name: "primary".to_owned(),
-            endpoint: Endpoint::parse(&format!("mysql://{host}:3306")).unwrap().0,
-            user: "u".to_owned(),
             password: Some(Secret::new(password)),
-            login: None,
-            show_errors: false,
-            answer: std::time::Duration::from_secs(1),
-            namespace: None,
-            identity: RecordedIdentity::default(),
-            connections: Connections::default(),
-            log: None,
+            ..Node::new("primary", endpoint, "u", std::time::Duration::from_secs(1))
         }
     }
 

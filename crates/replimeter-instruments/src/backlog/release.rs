@@ -378,7 +378,6 @@ mod tests {
 
     use super::*;
     use crate::backlog::{ORDER_TIMEOUT, RELEASE_TIMEOUT};
-    use replimeter_engine::{Connections, identity::RecordedIdentity};
 
     #[test]
     fn last_attempt_begins_at_the_limit() {
@@ -419,19 +418,8 @@ mod tests {
     #[test]
     fn zero_time_allows_one_attempt() {
         // Port 1 of this machine: the connection is refused.
-        let node = Node {
-            name: "replica1".to_owned(),
-            endpoint: Endpoint::parse("mysql://127.0.0.1:1").unwrap().0,
-            user: String::new(),
-            password: None,
-            login: None,
-            show_errors: true,
-            answer: Duration::from_secs(1),
-            namespace: None,
-            identity: RecordedIdentity::default(),
-            connections: Connections::default(),
-            log: None,
-        };
+        let endpoint = Endpoint::parse("mysql://127.0.0.1:1").unwrap().0;
+        let node = Node::new("replica1", endpoint, "", Duration::from_secs(1));
         let all = HeldAppliers::default();
         let held =
             HeldApplier::new(&node, Engine::MariaDb, &Channel::default(), None, &all).register();

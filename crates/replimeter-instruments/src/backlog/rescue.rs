@@ -8,7 +8,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    Connections, Node,
+    Node,
     identity::{Identity, RecordedIdentity},
 };
 use replimeter_model::{
@@ -94,30 +94,24 @@ impl RescueOrder {
             uuid,
             place,
         });
-        let node = Node {
-            name: self.name,
-            endpoint: Endpoint {
-                user: None,
-                host: self.host,
-                port: self.port,
-                socket: self.socket,
-                tls: TlsOptions {
-                    mode: self.mode,
-                    ca: self.ca,
-                    cert: self.cert,
-                    key: self.key,
-                    get_server_public_key: self.get_server_public_key,
-                },
+        let endpoint = Endpoint {
+            user: None,
+            host: self.host,
+            port: self.port,
+            socket: self.socket,
+            tls: TlsOptions {
+                mode: self.mode,
+                ca: self.ca,
+                cert: self.cert,
+                key: self.key,
+                get_server_public_key: self.get_server_public_key,
             },
-            user: self.user,
+        };
+        let node = Node {
             password: self.password.map(Secret::new),
-            login: None,
             show_errors: false,
-            answer: RELEASE_TIMEOUT,
-            namespace: None,
             identity: RecordedIdentity::of(identity),
-            connections: Connections::default(),
-            log: None,
+            ..Node::new(&self.name, endpoint, &self.user, RELEASE_TIMEOUT)
         };
         let statements = RestoreStatements {
             stop: self.stop,

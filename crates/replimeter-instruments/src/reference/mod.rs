@@ -25,7 +25,6 @@ use std::{
 
 use replimeter_engine::{
     Connections, Node,
-    identity::RecordedIdentity,
     source::{Member, Servers},
     sync::lock,
 };
@@ -181,11 +180,11 @@ impl Reference {
         };
         let primary = server(Role::Primary(rows.clone()), 1, primary_port);
         let own = Connections::default();
-        let member = |name, port| member(name, port, own.clone());
+        let member = |name: &str, port| member(name, port, own.clone());
         let mut reference = Self {
             servers: vec![RunningServer::start(primary, listener)?],
             replicas: rows,
-            members: vec![member(target::PRIMARY.to_owned(), primary_port)],
+            members: vec![member(target::PRIMARY, primary_port)],
             label: format!("reference:{replicas}"),
         };
         for (index, rows) in reference.replicas.iter().enumerate() {
@@ -197,7 +196,7 @@ impl Reference {
                 .push(RunningServer::start(replica, listener)?);
             reference
                 .members
-                .push(member(target::replica_name(index), port));
+                .push(member(&target::replica_name(index), port));
         }
         Ok(reference)
     }
@@ -246,27 +245,19 @@ impl Servers for Reference {
     }
 }
 
-fn member(name: String, port: u16, connections: Connections) -> Member {
-    Member::from(&Node {
-        name,
-        endpoint: Endpoint {
-            user: None,
-            host: Ipv4Addr::LOCALHOST.to_string(),
-            port,
-            socket: None,
-            tls: TlsOptions {
-                mode: Some(SslMode::Disabled),
-                ..TlsOptions::default()
-            },
+fn member(name: &str, port: u16, connections: Connections) -> Member {
+    let endpoint = Endpoint {
+        user: None,
+        host: Ipv4Addr::LOCALHOST.to_string(),
+        port,
+        socket: None,
+        tls: TlsOptions {
+            mode: Some(SslMode::Disabled),
+            ..TlsOptions::default()
         },
-        user: "reference".to_owned(),
-        password: None,
-        login: None,
-        show_errors: false,
-        answer: ANSWER,
-        namespace: None,
-        identity: RecordedIdentity::default(),
+    };
+    Member::from(&Node {
         connections,
-        log: None,
+        ..Node::new(name, endpoint, "reference", ANSWER)
     })
 }

@@ -76,7 +76,9 @@ pub(super) fn with_log_end(mut failure: CliError, logs: &[(String, String)]) -> 
 
 #[cfg(test)]
 mod tests {
-    use replimeter_engine::{Connections, Node, identity::RecordedIdentity};
+    use std::time::Duration;
+
+    use replimeter_engine::Node;
     use replimeter_model::target::Endpoint;
 
     use super::*;
@@ -99,19 +101,7 @@ mod tests {
 
     fn node(name: &str, port: u16) -> Node {
         let url = format!("mysql://127.0.0.1:{port}");
-        Node {
-            name: name.to_owned(),
-            endpoint: Endpoint::parse(&url).unwrap().0,
-            user: String::new(),
-            password: None,
-            login: None,
-            show_errors: true,
-            answer: std::time::Duration::ZERO,
-            namespace: None,
-            identity: RecordedIdentity::default(),
-            connections: Connections::default(),
-            log: None,
-        }
+        Node::new(name, Endpoint::parse(&url).unwrap().0, "", Duration::ZERO)
     }
 
     #[test]

@@ -11,11 +11,10 @@ mod supervisor;
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use replimeter_engine::{
-    Connections, Node, identity::RecordedIdentity, namespace::Namespace, option_file,
-};
+use replimeter_engine::{Connections, Node, namespace::Namespace, option_file};
 use replimeter_model::{
     manifest::SandboxRecord,
     sandbox::{SandboxName, SandboxSpec},
@@ -270,18 +269,13 @@ impl ManagedSandbox {
                     state: format!("the network of {} cannot be entered: {error}", managed.name),
                     hint: "run the command as the user who started it".to_owned(),
                 })?;
+            let endpoint = endpoint(&self.user, managed.port);
             let node = Node {
-                name: managed.name.clone(),
-                endpoint: endpoint(&self.user, managed.port),
-                user: self.user.clone(),
                 password: Some(self.password.clone()),
-                login: None,
-                show_errors: true,
-                answer: std::time::Duration::from_secs(10),
                 namespace,
-                identity: RecordedIdentity::default(),
                 connections: connections.clone(),
                 log: Some(managed.log.clone()),
+                ..Node::new(&managed.name, endpoint, &self.user, Duration::from_secs(10))
             };
             Ok((node, managed.role, managed.source.clone()))
         };

@@ -9,9 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{
-    ErrorKind, Node, Session, identity::RecordedIdentity, namespace::Namespace, sync::lock,
-};
+use replimeter_engine::{ErrorKind, Node, Session, namespace::Namespace, sync::lock};
 use replimeter_model::{
     replication::Mode,
     server_option::ServerOption,
@@ -224,18 +222,12 @@ impl Starter<'_> {
     }
 
     fn node(&self, name: &str, port: u16, namespace: Option<&Namespace>) -> Node {
+        let endpoint = access::endpoint(engine::ADMIN_USER, port);
         Node {
-            name: name.to_owned(),
-            endpoint: access::endpoint(engine::ADMIN_USER, port),
-            user: engine::ADMIN_USER.to_owned(),
             password: Some(Secret::new(self.password)),
-            login: None,
-            show_errors: true,
-            answer: ANSWER,
             namespace: namespace.cloned(),
-            identity: RecordedIdentity::default(),
             connections: self.settings.connections.clone(),
-            log: None,
+            ..Node::new(name, endpoint, engine::ADMIN_USER, ANSWER)
         }
     }
 

@@ -6,27 +6,16 @@ use std::{
     sync::mpsc::{self, Receiver},
 };
 
-use replimeter_engine::{
-    Connections,
-    wire::server_side::{Answer, read_packet},
-};
+use replimeter_engine::wire::server_side::{Answer, read_packet};
 use replimeter_model::target::{Endpoint, Secret};
 
 use super::*;
 
 fn source(url: &str) -> Node {
+    let endpoint = Endpoint::parse(url).unwrap().0;
     Node {
-        name: "primary".to_owned(),
-        endpoint: Endpoint::parse(url).unwrap().0,
-        user: "u".to_owned(),
         password: Some(Secret::new("secret")),
-        login: None,
-        show_errors: false,
-        answer: ANSWER,
-        namespace: None,
-        identity: RecordedIdentity::default(),
-        connections: Connections::default(),
-        log: None,
+        ..Node::new("primary", endpoint, "u", ANSWER)
     }
 }
 

@@ -13,8 +13,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    Connections, Node,
-    identity::RecordedIdentity,
+    Node,
     sync::lock,
     wire::server_side::{Answer, read_packet},
 };
@@ -280,19 +279,8 @@ impl Peer {
             }
         });
         let address = format!("mysql://127.0.0.1:{port}/?ssl-mode=disabled");
-        let node = Node {
-            name: "primary".to_owned(),
-            endpoint: Endpoint::parse(&address).unwrap().0,
-            user: "user".to_owned(),
-            password: None,
-            login: None,
-            answer: Duration::from_secs(5),
-            namespace: None,
-            identity: RecordedIdentity::default(),
-            connections: Connections::default(),
-            log: None,
-            show_errors: false,
-        };
+        let endpoint = Endpoint::parse(&address).unwrap().0;
+        let node = Node::new("primary", endpoint, "user", Duration::from_secs(5));
         Self { node, counts }
     }
 
