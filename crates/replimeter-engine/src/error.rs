@@ -332,10 +332,10 @@ mod tests {
         };
         let see = "see the server's error log, then measure again";
         assert_eq!(hint(None, see), see);
-        assert_eq!(
-            hint(Some("/s/server.log"), see),
-            "see the server's error log, /s/server.log, then measure again"
-        );
-        assert_eq!(hint(Some("/s/server.log"), "run again"), "run again");
+        let log = Some("/s/server.log");
+        let with_path = "see the server's error log, /s/server.log, then measure again";
+        assert_eq!(hint(log, see), with_path);
+        assert_eq!(hint(log, with_path), with_path);
+        assert_eq!(hint(log, "run again"), "run again");
     }
 }

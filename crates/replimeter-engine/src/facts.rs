@@ -1,6 +1,9 @@
 //! The facts of a server: engine, version, global variables, identity.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use replimeter_model::{engine::Engine, manifest::ServerRecord};
 
@@ -95,6 +98,13 @@ impl ServerFacts {
         ["super_read_only", "read_only"]
             .into_iter()
             .find(|name| !matches!(self.get(name), "" | "OFF" | "0"))
+    }
+
+    /// Returns its error log, if that is a file.
+    #[must_use]
+    pub fn error_log(&self) -> Option<PathBuf> {
+        let file = Some(self.get("log_error")).filter(|file| !matches!(*file, "" | "stderr"))?;
+        Some(Path::new(self.get("datadir")).join(file.trim_start_matches("./")))
     }
 
     /// Returns the largest packet it accepts, in bytes.
@@ -219,6 +229,17 @@ mod tests {
             facts(&[("read_only", "ON"), ("super_read_only", "ON")]).read_only(),
             Some("super_read_only")
         );
+    }
+
+    #[test]
+    fn error_log_is_a_file_or_unknown() {
+        let log = |file: &str| {
+            let facts = facts(&[("log_error", file), ("datadir", "/var/lib/mysql/")]);
+            facts.error_log().map(|log| log.display().to_string())
+        };
+        assert_eq!(log("/log/my.err").as_deref(), Some("/log/my.err"));
+        assert_eq!(log("./my.err").as_deref(), Some("/var/lib/mysql/my.err"));
+        assert_eq!(log("stderr").or(log("")), None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub struct Node {
     pub identity: RecordedIdentity,
     /// The connections of its run.
     pub connections: Connections,
-    /// Its error log, of a server that outlives the run and whose log this machine has.
+    /// Its error log, of a server that outlives the run: where its sandbox or its settings place it.
     pub log: Option<PathBuf>,
 }
 
@@ -117,12 +117,16 @@ impl Node {
         }
     }
 
-    /// Returns a hint about this server, with the path of its error log if the hint leads there and the path is known.
+    /// Returns a hint about this server, with the path of its error log if the hint leads there, the path is known, and the hint does
+    /// not have it yet.
     #[must_use]
     pub fn hint(&self, hint: impl Into<String>) -> String {
         let mut hint = hint.into();
         if let (Some(log), Some(at)) = (&self.log, hint.find(ERROR_LOG)) {
-            hint.insert_str(at + ERROR_LOG.len(), &format!(", {}", log.display()));
+            let (path, end) = (format!(", {}", log.display()), at + ERROR_LOG.len());
+            if !hint[end..].starts_with(&path) {
+                hint.insert_str(end, &path);
+            }
         }
         hint
     }

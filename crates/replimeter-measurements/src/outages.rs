@@ -45,8 +45,12 @@ impl Outages {
         }
     }
 
-    /// Returns a warning about each server, as of `now`.
-    pub(crate) fn warnings(&self, now: Instant) -> impl Iterator<Item = Warning> {
+    /// Returns a warning about each server, as of `now`; `hint` completes a hint about the server with a name.
+    pub(crate) fn warnings(
+        &self,
+        now: Instant,
+        hint: impl Fn(&str, &str) -> String,
+    ) -> impl Iterator<Item = Warning> {
         self.0.iter().map(move |outage| {
             let lasts = outage.since.map(|since| now - since);
             let seconds = (outage.ended + lasts.unwrap_or_default()).as_secs_f64();
@@ -64,7 +68,7 @@ impl Outages {
                     "{} was out of use{times} for {seconds:.1} s{still}: {}",
                     outage.server, outage.reason
                 ),
-                "see the server's error log; in that time requests were answered by the other servers, or refused",
+                hint(&outage.server, "see the server's error log; in that time requests were answered by the other servers, or refused"),
             )
         })
     }
@@ -94,7 +98,7 @@ mod tests {
             });
         }
         let warnings: Vec<(WarningCode, String)> = outages
-            .warnings(began + Duration::from_secs(10))
+            .warnings(began + Duration::from_secs(10), |_, hint| hint.to_owned())
             .map(|warning| (warning.code, warning.message))
             .collect();
         assert_eq!(

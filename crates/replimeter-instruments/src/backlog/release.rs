@@ -243,7 +243,7 @@ impl HeldApplier {
                 self.node.name,
                 since.elapsed().as_secs_f64()
             ),
-            "see the server's error log; reads from it were stale for longer than the backlog explains",
+            self.node.hint("see the server's error log; reads from it were stale for longer than the backlog explains"),
         ))
     }
 

@@ -50,13 +50,18 @@ impl DiscoveredServer {
     /// When the server cannot be reached, the connection breaks, or its address leads to several servers.
     pub fn read(node: &Node) -> Result<Self, ServerError> {
         node.check_files()?;
-        let mut session = Session::open(node)?;
+        let mut first = Session::open(node)?;
+        let facts = ServerFacts::read(&mut first)?;
+        let node = Node {
+            log: node.log.clone().or_else(|| facts.error_log()),
+            ..node.clone()
+        };
         // Behind a load balancer, the next connection reaches another server: that is refused before anything is written.
-        drop(Session::open(node)?);
-        let facts = ServerFacts::read(&mut session)?;
+        let mut session = Session::open(&node)?;
+        drop(first);
         let membership = Membership::read(&mut session, facts.engine)?;
         Ok(Self {
-            node: node.clone(),
+            node,
             session,
             facts,
             membership,

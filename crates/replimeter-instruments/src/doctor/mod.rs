@@ -15,7 +15,7 @@ mod topology;
 use std::{thread, time::Duration};
 
 use replimeter_engine::{
-    ServerError,
+    Node, ServerError,
     position::executed,
     rules::{self, Subject},
     source::Member,
@@ -64,7 +64,20 @@ pub fn examine(declared: &[Member], progress: &mut dyn FnMut(&str)) -> Diagnosis
             Ok(())
         });
     }
-    diagnose(&servers, &topology, mode)
+    let mut diagnosis = diagnose(&servers, &topology, mode);
+    for OpenServer { discovered, .. } in open.iter().flatten() {
+        add_log(&mut diagnosis.findings, &discovered.node);
+    }
+    diagnosis
+}
+
+/// Completes the hints of the findings about this server.
+fn add_log(findings: &mut [Finding], node: &Node) {
+    for finding in findings {
+        if finding.node.as_ref() == Some(&node.name) {
+            finding.hint = node.hint(std::mem::take(&mut finding.hint));
+        }
+    }
 }
 
 /// Queries a server again. One whose connection is lost counts as not examined.

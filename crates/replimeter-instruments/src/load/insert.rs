@@ -193,7 +193,7 @@ impl FillJob<'_> {
                 false => LoopControl::Continue,
             },
         );
-        done
+        done.map_err(|error| stalled(error, target.node()))
     }
 
     /// Fills tables that no other thread has begun, then helps with the others: threads that write to one
@@ -221,8 +221,7 @@ impl FillJob<'_> {
             if number >= job.batches.count() {
                 break;
             }
-            let sent = send_batch(channel, job, number, &mut text, &mut scratch).await;
-            let rows = sent.map_err(stalled)?;
+            let rows = send_batch(channel, job, number, &mut text, &mut scratch).await?;
             self.rows.fetch_add(rows, Ordering::Relaxed);
             self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
         }
@@ -344,13 +343,13 @@ fn is_retried(refusal: &ServerRefusal, attempt: &mut u32) -> bool {
 }
 
 /// Adds a hint to the error of a server that did not answer.
-fn stalled(error: ServerError) -> ServerError {
+fn stalled(error: ServerError, node: &Node) -> ServerError {
     if error.kind != ErrorKind::Timeout {
         return error;
     }
     let hint = "check its disk space and error log: some servers wait for space instead of returning an error";
     ServerError {
-        hint: hint.to_owned(),
+        hint: node.hint(hint),
         ..error
     }
 }

@@ -258,6 +258,13 @@ impl Cluster {
             .collect()
     }
 
+    /// Returns a hint about the server with this name.
+    #[must_use]
+    pub fn hint(&self, server: &str, hint: &str) -> String {
+        let found = self.servers().find(|one| one.node.name == server);
+        found.map_or_else(|| hint.to_owned(), |found| found.node.hint(hint))
+    }
+
     /// Returns how to reach every server to which the primary's writes replicate, as far as it can be asked.
     #[must_use]
     pub fn other_nodes(&self) -> Vec<Node> {

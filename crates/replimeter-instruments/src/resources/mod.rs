@@ -196,7 +196,7 @@ impl Meter {
             warnings.push(Warning::new(
                 WarningCode::ResourcesUnknown,
                 format!("{name} ({address}): {reason}"),
-                hint,
+                node.hint(hint),
             ));
         }
         warnings

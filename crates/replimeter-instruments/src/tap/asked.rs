@@ -95,6 +95,11 @@ impl AskedServers {
         }
     }
 
+    /// Returns the servers.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.servers.iter().map(|server| &server.node)
+    }
+
     /// Returns what a server has executed; `None` if it does not answer.
     pub(super) fn executed(&mut self, server: usize) -> Option<Executed> {
         self.servers.get_mut(server)?.executed()

@@ -3,6 +3,7 @@
 use std::{io, sync::atomic::Ordering, thread, time::Duration};
 
 use replimeter_engine::{
+    Node,
     follow::{LOG, without_id},
     position::Executed,
 };
@@ -418,9 +419,8 @@ impl<'a> MatchLoop<'a> {
             self.outcome.results.push(row);
         }
         self.outcome.floor = self.summary.floor_row();
-        let names = self.outcome.streams.iter().map(|stream| &*stream.name);
-        let lost = names.zip(&self.lost).take(self.count + 1);
-        let lost = lost.filter_map(|(name, since)| Some((name, (*since)?)));
+        let lost = self.asked.nodes().zip(&self.lost);
+        let lost = lost.filter_map(|(node, since)| Some((node, (*since)?)));
         self.outcome
             .warnings
             .extend(still_lost(lost, self.end.unwrap_or(now)));
@@ -459,29 +459,38 @@ impl<'a> MatchLoop<'a> {
 
 /// Returns a warning about each server that could not be followed when counting ended, with the time since when.
 fn still_lost<'n>(
-    lost: impl Iterator<Item = (&'n str, Nanos)>,
+    lost: impl Iterator<Item = (&'n Node, Nanos)>,
     end: Nanos,
 ) -> impl Iterator<Item = Warning> {
     lost.filter(move |(_, since)| *since < end)
-        .map(move |(name, since)| {
+        .map(move |(node, since)| {
             Warning::new(
                 WarningCode::ServerLost,
                 format!(
-                    "{name}: its {LOG} could not be followed for the last {:.1} s",
+                    "{}: its {LOG} could not be followed for the last {:.1} s",
+                    node.name,
                     (end - since).as_micros() / 1e6
                 ),
-                "see the server's error log; what it logged in that time is in no figure",
+                node.hint(
+                    "see the server's error log; what it logged in that time is in no figure",
+                ),
             )
         })
 }
 
 #[cfg(test)]
 mod tests {
+    use replimeter_model::target::Endpoint;
+
     use super::*;
 
     #[test]
     fn server_that_is_lost_at_the_end_is_named() {
-        let lost = [("primary", Nanos(3_000_000_000)), ("replica1", Nanos(9))];
+        let endpoint = Endpoint::parse("mysql://h").unwrap().0;
+        let [primary, mut replica] = ["primary", "replica1"]
+            .map(|name| Node::new(name, endpoint.clone(), "", Duration::ZERO));
+        replica.log = Some("/s/server.log".into());
+        let lost = [(&primary, Nanos(3_000_000_000)), (&replica, Nanos(9))];
         let warnings: Vec<Warning> = still_lost(lost.into_iter(), Nanos(2_500_000_009)).collect();
         let [warning] = warnings.as_slice() else {
             panic!("lost after the end: {warnings:?}");
@@ -490,6 +499,11 @@ mod tests {
         assert_eq!(
             warning.message,
             "replica1: its binary log could not be followed for the last 2.5 s"
+        );
+        assert!(
+            warning
+                .hint
+                .starts_with("see the server's error log, /s/server.log")
         );
     }
 }

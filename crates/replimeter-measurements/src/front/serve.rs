@@ -167,7 +167,9 @@ fn watch(
         cx.take(Call::Window {
             window,
             so_far: Box::new(so_far),
-            outages: outages.warnings(Instant::now()).collect(),
+            outages: outages
+                .warnings(Instant::now(), |server, hint| cluster.hint(server, hint))
+                .collect(),
         })?;
         cx.so_far(|accumulator| accumulator.results.clone().unwrap_or_default());
         if let Some(failure) = failure {

@@ -404,7 +404,7 @@ fn absent(
         cx.warn([Warning::new(
             WarningCode::ServerLost,
             format!("at the end, a server{read} no longer replicated, so later results cover the remaining servers only: {words}"),
-            "see the timeline for the time from which it has no data, and at the server's error log",
+            cluster.replicas[index].server.node.hint("see the timeline for the time from which it has no data, and the server's error log"),
         )]);
     }
     result.map_err(|mut failure| {

@@ -244,10 +244,15 @@ fn cases<'s, 'a: 's>(
                     break;
                 }
             }
-            cx.warn(outages.warnings(Instant::now()).map(|warning| Warning {
-                message: format!("{}, {}: {}", start.shape, remedy.name(), warning.message),
-                ..warning
-            }));
+            let hint = |server: &str, hint: &str| cluster.hint(server, hint);
+            cx.warn(
+                outages
+                    .warnings(Instant::now(), hint)
+                    .map(|warning| Warning {
+                        message: format!("{}, {}: {}", start.shape, remedy.name(), warning.message),
+                        ..warning
+                    }),
+            );
             cx.warn(site.site.end());
             watched?;
         }

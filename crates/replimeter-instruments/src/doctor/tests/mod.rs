@@ -28,7 +28,7 @@ use replimeter_model::{
     doctor::{ClockOffset, DoctorStatus, RoundTrip},
     engine::Engine,
     replication::{Mode, Relation},
-    target::Role,
+    target::{Endpoint, Role},
 };
 
 use super::*;
@@ -266,6 +266,35 @@ fn every_warning_has_a_hint() {
     for finding in judged(&servers).findings {
         assert!(!finding.hint.is_empty(), "{finding:?}");
     }
+}
+
+#[test]
+fn only_hints_of_the_server_name_its_error_log() {
+    let hint = "see its error log";
+    let finding = |server| {
+        Finding::among(
+            Severity::Error,
+            FindingCode::MemberNotReady,
+            String::new(),
+            hint,
+        )
+        .about(server, "h:1")
+    };
+    let mut findings = [finding("primary"), finding("replica1")];
+    let node = Node {
+        log: Some("/s/server.log".into()),
+        ..Node::new(
+            "replica1",
+            Endpoint::parse("mysql://h").unwrap().0,
+            "",
+            Duration::ZERO,
+        )
+    };
+    add_log(&mut findings, &node);
+    assert_eq!(
+        findings.map(|finding| finding.hint),
+        [hint, "see its error log, /s/server.log"]
+    );
 }
 
 #[test]
