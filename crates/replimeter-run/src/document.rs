@@ -11,7 +11,6 @@ use replimeter_render::{
     html::{self, HtmlError},
     markdown,
     report::Report,
-    terminal,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -159,15 +158,7 @@ pub fn print_document(
     below: &str,
     screen: &dyn Screen,
 ) -> Result<(), CliError> {
-    let text = match form {
-        OutputForm::Text | OutputForm::Raw => terminal::render(report) + below,
-        OutputForm::Json => json()?,
-        OutputForm::Markdown => markdown::render(report),
-        OutputForm::Csv | OutputForm::Silent => {
-            return Err(unexpected("only a run has rows, or is silent"));
-        }
-    };
-    screen.print(&text).map(|_| ())
+    screen.print(&form.of(report, json, below)?).map(|_| ())
 }
 
 /// Returns the lines below a report: what is kept in its directory, and its page if that is up to date.
@@ -190,14 +181,16 @@ pub fn show(
     page: bool,
     screen: &dyn Screen,
 ) -> Result<(), CliError> {
-    match form {
+    let text = match form {
         OutputForm::Silent => return Ok(()),
-        OutputForm::Csv => return screen.print(&csv(run)?).map(|_| ()),
-        OutputForm::Text | OutputForm::Raw | OutputForm::Json | OutputForm::Markdown => {}
-    }
-    let report = run.report(form == OutputForm::Raw);
-    let below = places(Some("Run"), Path::new(run.head().run_dir), page);
-    print_document(form, &report, || run.json(), &below, screen)
+        OutputForm::Csv => csv(run)?,
+        form => {
+            let report = run.report(form == OutputForm::Raw);
+            let below = places(Some("Run"), Path::new(run.head().run_dir), page);
+            form.of(&report, || run.json(), &below)?
+        }
+    };
+    screen.print(&text).map(|_| ())
 }
 
 /// Writes the record and its page into the run directory.

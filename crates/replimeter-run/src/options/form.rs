@@ -1,6 +1,9 @@
 //! The form in which a command prints its document, and the options for it.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use replimeter_render::{markdown, report::Report, terminal};
+
+use crate::cli_error::{CliError, unexpected};
 
 /// The form in which a command prints its document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,26 @@ pub enum OutputForm {
     Csv,
     /// No output: the run is a part of another one.
     Silent,
+}
+
+impl OutputForm {
+    /// Returns a document about servers or runs in this form: its report, with the text `below` it for people at a terminal, or `json`.
+    ///
+    /// # Errors
+    /// When `json` fails, or the document is to be printed as rows, or not at all.
+    pub(crate) fn of(
+        self,
+        report: &Report,
+        json: impl FnOnce() -> Result<String, CliError>,
+        below: &str,
+    ) -> Result<String, CliError> {
+        match self {
+            Self::Text | Self::Raw => Ok(terminal::render(report) + below),
+            Self::Json => json(),
+            Self::Markdown => Ok(markdown::render(report)),
+            Self::Csv | Self::Silent => Err(unexpected("only a run has rows, or is silent")),
+        }
+    }
 }
 
 /// The option of a form: its name, the first line of its help, and details.
