@@ -108,29 +108,6 @@ pub fn check_domains(
     Ok(())
 }
 
-/// Checks that a replica's transactions have the ids that they have on the primary, which runs this engine.
-///
-/// # Errors
-/// When it runs another one.
-pub fn check_engine(
-    session: &Session,
-    facts: &ServerFacts,
-    of_primary: Engine,
-) -> Result<(), ServerError> {
-    if facts.engine == of_primary {
-        return Ok(());
-    }
-    Err(session.precondition(
-        "cannot be matched with the primary",
-        format!(
-            "it is {} and the primary is {}, whose GTIDs differ",
-            facts.engine.name(),
-            of_primary.name()
-        ),
-        "measure by polling (`replimeter lag`)",
-    ))
-}
-
 /// Returns the `server_id`s that this server sees: its own and those of connected replicas. `None`
 /// for the latter when the user may not read them.
 ///

@@ -69,9 +69,9 @@ impl EnginesDiffer {
     #[must_use]
     pub fn on(self, replica: &Session) -> ServerError {
         replica.precondition(
-            "cannot count the transactions that it lacks",
-            "it and its primary run different engines, whose positions cannot be compared",
-            "measure a replica that runs the engine of its primary",
+            "cannot be compared with its primary",
+            "they run different engines, whose positions cannot be compared",
+            "measure by polling (`replimeter lag --method poll`), or measure a replica that runs the engine of its primary",
         )
     }
 }

@@ -32,6 +32,7 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
             "choose a target with a replica, such as --sandbox async:1",
         ));
     }
+    cluster.check_comparable()?;
     check_counted(&cluster.primary.session, &cluster.primary.facts, operation)?;
     let engine = cluster.primary.facts.engine;
     for replica in &mut cluster.replicas {
@@ -54,9 +55,6 @@ pub fn check(cluster: &mut Cluster, plan: &BacklogPlan) -> Result<(), ServerErro
                     "use replicas with channels, such as --sandbox async:1, or measure the cluster under load with `lag --load`",
                 );
             }
-        }
-        if server.facts.engine != engine {
-            return precondition("its transactions cannot be compared with those of its primary, which runs another engine".to_owned(), "");
         }
         check_counted(&server.session, &server.facts, operation)?;
         if let Some(setting) = settings::begins_read_only(&server.facts) {

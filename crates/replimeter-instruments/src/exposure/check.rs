@@ -35,6 +35,7 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
     let warnings = servers.iter().filter_map(DiscoveredServer::unverified);
     let warnings = warnings.collect();
     let mut cluster = Cluster::of(servers, topology, warnings);
+    cluster.check_comparable()?;
     let Cluster {
         primary,
         replicas,

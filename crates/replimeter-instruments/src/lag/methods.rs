@@ -53,6 +53,7 @@ fn check(
     match method {
         Method::Poll => Ok(()),
         Method::Wait => {
+            cluster.check_comparable()?;
             WrittenId::prepare(&mut cluster.primary.session, &cluster.primary.facts)?;
             cluster.replicas.iter_mut().try_for_each(|replica| {
                 PreparedWait::prepare(&mut replica.server.session, &replica.server.facts)

@@ -67,6 +67,7 @@ impl LogTap {
 
 /// Checks that the binary logs of all servers can be followed and matched.
 pub(super) fn check(cluster: &mut Cluster) -> Result<(), ServerError> {
+    cluster.check_comparable()?;
     let primary = &mut cluster.primary;
     requirements::check(&primary.session, &primary.facts, FollowPurpose::Source)?;
     // A missing privilege shows only when the stream is requested.

@@ -6,6 +6,7 @@ use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{self, Channel},
     membership::ClusterState,
+    position::EnginesDiffer,
 };
 use replimeter_model::{
     manifest::ServerRecord,
@@ -230,6 +231,19 @@ impl Cluster {
             }
         });
         std::iter::once(primary).chain(replicas).collect()
+    }
+
+    /// Checks that the positions of the replicas, and ids of commits there, can be compared with the primary's.
+    ///
+    /// # Errors
+    /// When a replica runs another engine.
+    pub(crate) fn check_comparable(&self) -> Result<(), ServerError> {
+        let engine = self.primary.facts.engine;
+        let mut replicas = self.replicas.iter().map(|replica| &replica.server);
+        match replicas.find(|server| server.facts.engine != engine) {
+            Some(server) => Err(EnginesDiffer.on(&server.session)),
+            None => Ok(()),
+        }
     }
 
     /// Checks that every replica or member still replicates.

@@ -5,6 +5,7 @@ use std::{
 };
 
 use replimeter_model::{
+    engine::Engine,
     plan::{Settings, TargetSettings, WarmUp},
     replication::Mode,
     time_span::TimeSpan,
@@ -73,6 +74,24 @@ fn try_measure(
     };
     let held = RowBudget::default();
     lag::run(&mut cluster, plan, &possible, held, clock, &mut listener)
+}
+
+#[test]
+fn positions_of_a_replica_of_another_engine_are_not_compared() {
+    let reference = Reference::start(Clock::start(), 2).unwrap();
+    let mut cluster = preflight::check(reference.members()).unwrap();
+    assert!(cluster.check_comparable().is_ok());
+    let engine = &mut cluster.replicas[1].server.facts.engine;
+    *engine = Engine::ALL
+        .into_iter()
+        .find(|other| other != engine)
+        .unwrap();
+    let error = cluster.check_comparable().unwrap_err();
+    assert_eq!(error.node, "replica2");
+    let methods = |names: &str| lag::available_methods(&mut cluster, &names.parse().unwrap());
+    let [wait, poll] = ["wait", "poll"].map(methods);
+    assert_eq!(wait.unwrap_err().cause, error.cause);
+    assert!(poll.is_ok(), "it compares no positions");
 }
 
 #[test]

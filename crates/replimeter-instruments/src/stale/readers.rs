@@ -121,5 +121,9 @@ pub fn guarantees(
             },
         )
     });
-    found.collect()
+    let found = found.collect::<Result<Vec<Guarantee>, ServerError>>()?;
+    if found.iter().any(|guarantee| guarantee.by_commit_id) {
+        cluster.check_comparable()?;
+    }
+    Ok(found)
 }

@@ -68,17 +68,13 @@ pub fn check(declared: &[Member]) -> Result<Cluster, ServerError> {
 
 /// Checks that the replicas' transactions can be matched with the primary's; warns of delays.
 fn check_replicas(cluster: &mut Cluster) -> Result<(), ServerError> {
+    cluster.check_comparable()?;
     let primary = &cluster.primary;
     for replica in &cluster.replicas {
         requirements::check_domains(
             &replica.server.session,
             &replica.server.facts,
             &primary.facts,
-        )?;
-        requirements::check_engine(
-            &replica.server.session,
-            &replica.server.facts,
-            primary.facts.engine,
         )?;
         let effect = "its transactions have no lag until it does";
         cluster.warnings.extend(replica.stopped(effect));
