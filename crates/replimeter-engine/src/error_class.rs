@@ -1,46 +1,49 @@
 //! Why a server refused a statement: what callers react to. The numbers are each engine's own, and stay here.
 
-/// Why a server refused a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ErrorClass {
-    /// Two transactions waited for each other, and this one was rolled back.
-    Deadlock,
-    /// A lock was not granted in time.
-    LockTimeout,
-    /// The row changed after the transaction had read it (MariaDB's snapshot isolation).
-    ChangedRow,
-    /// Another member of the cluster changed the row first.
-    Certification,
-    /// The member takes no statements at the moment.
-    NotReady,
-    /// A commit failed for another reason.
-    CommitFailed,
-    /// A read that was made to wait was not fresh in time.
-    WaitTimeout,
-    /// The server cannot parse the statement.
-    Syntax,
-    /// The schema is not there.
-    NoSchema,
-    /// The table is not there.
-    NoTable,
-    /// A row of this key is there already.
-    Duplicate,
-    /// A value is not one of the column, as a character that its character set lacks.
-    Value,
-    /// The server or the transaction takes no writes.
-    ReadOnly,
-    /// The server has as many connections as it allows.
-    TooManyConnections,
-    /// The user has as many connections as allowed.
-    TooManyOfUser,
-    /// A disk, or a table, is full.
-    DiskFull,
-    /// The statement cannot be prepared.
-    NotPreparable,
-    /// The log of changes cannot be sent from the requested position.
-    LogRefused,
-    /// Anything else.
-    Other,
+use replimeter_model::words;
+
+words! {
+    /// Why a server refused a statement.
+    pub enum ErrorClass {
+        /// Two transactions waited for each other, and this one was rolled back.
+        Deadlock = "deadlock",
+        /// A lock was not granted in time.
+        LockTimeout = "lock-timeout",
+        /// The row changed after the transaction had read it (MariaDB's snapshot isolation).
+        ChangedRow = "changed-row",
+        /// Another member of the cluster changed the row first.
+        Certification = "certification",
+        /// The member takes no statements at the moment.
+        NotReady = "not-ready",
+        /// A commit failed for another reason.
+        CommitFailed = "commit-failed",
+        /// A read that was made to wait was not fresh in time.
+        WaitTimeout = "wait-timeout",
+        /// The server cannot parse the statement.
+        Syntax = "syntax",
+        /// The schema is not there.
+        NoSchema = "no-schema",
+        /// The table is not there.
+        NoTable = "no-table",
+        /// A row of this key is there already.
+        Duplicate = "duplicate",
+        /// A value is not one of the column, as a character that its character set lacks.
+        Value = "value",
+        /// The server or the transaction takes no writes.
+        ReadOnly = "read-only",
+        /// The server has as many connections as it allows.
+        TooManyConnections = "too-many-connections",
+        /// The user has as many connections as allowed.
+        TooManyOfUser = "too-many-connections-of-user",
+        /// A disk, or a table, is full.
+        DiskFull = "disk-full",
+        /// The statement cannot be prepared.
+        NotPreparable = "not-preparable",
+        /// The log of changes cannot be sent from the requested position.
+        LogRefused = "log-refused",
+        /// Anything else.
+        Other = "refused",
+    }
 }
 
 impl ErrorClass {
@@ -90,32 +93,6 @@ impl ErrorClass {
     #[must_use]
     pub fn is_absent(self) -> bool {
         matches!(self, Self::NoSchema | Self::NoTable)
-    }
-
-    /// Returns its name in documents.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Deadlock => "deadlock",
-            Self::LockTimeout => "lock-timeout",
-            Self::ChangedRow => "changed-row",
-            Self::Certification => "certification",
-            Self::NotReady => "not-ready",
-            Self::CommitFailed => "commit-failed",
-            Self::WaitTimeout => "wait-timeout",
-            Self::Syntax => "syntax",
-            Self::NoSchema => "no-schema",
-            Self::NoTable => "no-table",
-            Self::Duplicate => "duplicate",
-            Self::Value => "value",
-            Self::ReadOnly => "read-only",
-            Self::TooManyConnections => "too-many-connections",
-            Self::TooManyOfUser => "too-many-connections-of-user",
-            Self::DiskFull => "disk-full",
-            Self::NotPreparable => "not-preparable",
-            Self::LogRefused => "log-refused",
-            Self::Other => "refused",
-        }
     }
 }
 

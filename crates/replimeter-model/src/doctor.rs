@@ -27,182 +27,161 @@ pub enum Severity {
     Error,
 }
 
-/// Declares the codes with their text, and the list of all.
-macro_rules! codes {
-    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
-        /// Subject of a finding: stable for programs; the message is for people.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-        pub enum FindingCode {
-            $($(#[$meta])* #[serde(rename = $text)] $name,)*
-        }
+one_of! {
+    /// Subject of a finding: stable for programs; the message is for people.
+    pub enum FindingCode {
+        /// The connection failed.
+        Unreachable = "unreachable",
+        /// The server refused the user or the password.
+        AccessDenied = "access-denied",
+        /// TLS negotiation or verification of the server failed.
+        TlsFailed = "tls-failed",
+        /// The server was reached, but a query failed.
+        ExaminationFailed = "examination-failed",
+        /// The connection leaves this machine as plain text.
+        NotEncrypted = "not-encrypted",
+        /// The password was sent to another machine that did not prove who it is.
+        ServerNotVerified = "server-not-verified",
+        /// A setting or state could not be read, so it was not checked.
+        NotChecked = "not-checked",
+        /// The user lacks a privilege.
+        MissingPrivilege = "missing-privilege",
 
-        impl FindingCode {
-            /// All codes.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+        /// The topology does not suit a measurement, or differs from the declared one.
+        TopologyRefused = "topology-refused",
+        /// One server was named twice.
+        SameServer = "same-server",
+        /// Two servers have one `server_id`.
+        DuplicateServerId = "duplicate-server-id",
+        /// Two servers have one `server_uuid`.
+        DuplicateServerUuid = "duplicate-server-uuid",
+        /// A channel comes from a server that is not named.
+        SourceNotNamed = "source-not-named",
+        /// A server replicates from several others.
+        MultiSource = "multi-source",
+        /// Replication is circular.
+        CircularReplication = "circular-replication",
+        /// A channel is not running.
+        ReplicationNotRunning = "replication-not-running",
+        /// A channel runs, but recorded an error earlier.
+        ReplicationError = "replication-error",
+        /// The server's own figure of its lag, in whole seconds.
+        SecondsBehind = "seconds-behind",
+        /// A replica in the middle of a chain does not log what it applies.
+        ChainBroken = "chain-broken",
+        /// A replica applies with a configured delay.
+        DelayedReplica = "delayed-replica",
+        /// Replication filters are set.
+        ReplicationFilter = "replication-filter",
+        /// A filter keeps the schema `replimeter` from replicating.
+        FilterSwallowsSchema = "filter-swallows-schema",
 
-            /// Returns the code as written in documents.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $text,)*
-                }
-            }
-        }
-    };
-}
+        /// Semi-synchronous replication is configured, and replication is asynchronous.
+        AcknowledgementFallenBack = "semi-sync-fallen-back",
+        /// Semi-synchronous replication is configured, and no replica acknowledges.
+        AcknowledgementNoClients = "semi-sync-no-clients",
+        /// The primary waits for more replicas than acknowledge.
+        AcknowledgementWaitCount = "semi-sync-wait-count",
+        /// The replica's side is on, the primary's is not.
+        AcknowledgementPrimaryOff = "semi-sync-primary-off",
+        /// The primary's side is on, the replica's is not.
+        AcknowledgementReplicaOff = "semi-sync-replica-off",
+        /// The replica's side was enabled after its receiver had started.
+        AcknowledgementReceiverNotRestarted = "semi-sync-receiver-not-restarted",
+        /// Transactions were committed without an acknowledgement.
+        AcknowledgementUnacknowledged = "semi-sync-unacknowledged",
+        /// How semi-synchronous replication is set up.
+        AcknowledgementSettings = "semi-sync-settings",
 
-codes! {
-    /// The connection failed.
-    Unreachable = "unreachable",
-    /// The server refused the user or the password.
-    AccessDenied = "access-denied",
-    /// TLS negotiation or verification of the server failed.
-    TlsFailed = "tls-failed",
-    /// The server was reached, but a query failed.
-    ExaminationFailed = "examination-failed",
-    /// The connection leaves this machine as plain text.
-    NotEncrypted = "not-encrypted",
-    /// The password was sent to another machine that did not prove who it is.
-    ServerNotVerified = "server-not-verified",
-    /// A setting or state could not be read, so it was not checked.
-    NotChecked = "not-checked",
-    /// The user lacks a privilege.
-    MissingPrivilege = "missing-privilege",
+        /// The binary log is off.
+        BinlogOff = "binlog-off",
+        /// The binary log's format is not ROW.
+        BinlogFormat = "binlog-format",
+        /// Row events leave columns out.
+        RowImage = "row-image",
+        /// A replica does not log what it applies.
+        UpdatesNotLogged = "updates-not-logged",
+        /// The binary log's filters are set.
+        BinlogFilter = "binlog-filter",
+        /// A crash may take acknowledged transactions from this server.
+        DurabilityRelaxed = "durability-relaxed",
+        /// Servers flush their logs differently.
+        DurabilityDiffers = "durability-differs",
+        /// Transactions have no GTIDs.
+        GtidOff = "gtid-off",
+        /// A channel finds its position by file and offset.
+        NotByGtid = "not-by-gtid",
+        /// The server accepts GTIDs out of order.
+        GtidNotStrict = "gtid-not-strict",
 
-    /// The topology does not suit a measurement, or differs from the declared one.
-    TopologyRefused = "topology-refused",
-    /// One server was named twice.
-    SameServer = "same-server",
-    /// Two servers have one `server_id`.
-    DuplicateServerId = "duplicate-server-id",
-    /// Two servers have one `server_uuid`.
-    DuplicateServerUuid = "duplicate-server-uuid",
-    /// A channel comes from a server that is not named.
-    SourceNotNamed = "source-not-named",
-    /// A server replicates from several others.
-    MultiSource = "multi-source",
-    /// Replication is circular.
-    CircularReplication = "circular-replication",
-    /// A channel is not running.
-    ReplicationNotRunning = "replication-not-running",
-    /// A channel runs, but recorded an error earlier.
-    ReplicationError = "replication-error",
-    /// The server's own figure of its lag, in whole seconds.
-    SecondsBehind = "seconds-behind",
-    /// A replica in the middle of a chain does not log what it applies.
-    ChainBroken = "chain-broken",
-    /// A replica applies with a configured delay.
-    DelayedReplica = "delayed-replica",
-    /// Replication filters are set.
-    ReplicationFilter = "replication-filter",
-    /// A filter keeps the schema `replimeter` from replicating.
-    FilterSwallowsSchema = "filter-swallows-schema",
+        /// A replica applies with one thread.
+        SingleThreadedApplier = "single-threaded-applier",
+        /// A replica commits in another order than its source did.
+        CommitOrderNotPreserved = "commit-order-not-preserved",
 
-    /// Semi-synchronous replication is configured, and replication is asynchronous.
-    AcknowledgementFallenBack = "semi-sync-fallen-back",
-    /// Semi-synchronous replication is configured, and no replica acknowledges.
-    AcknowledgementNoClients = "semi-sync-no-clients",
-    /// The primary waits for more replicas than acknowledge.
-    AcknowledgementWaitCount = "semi-sync-wait-count",
-    /// The replica's side is on, the primary's is not.
-    AcknowledgementPrimaryOff = "semi-sync-primary-off",
-    /// The primary's side is on, the replica's is not.
-    AcknowledgementReplicaOff = "semi-sync-replica-off",
-    /// The replica's side was enabled after its receiver had started.
-    AcknowledgementReceiverNotRestarted = "semi-sync-receiver-not-restarted",
-    /// Transactions were committed without an acknowledgement.
-    AcknowledgementUnacknowledged = "semi-sync-unacknowledged",
-    /// How semi-synchronous replication is set up.
-    AcknowledgementSettings = "semi-sync-settings",
+        /// The source finds few transactions that may be applied in parallel.
+        DependencyTracking = "dependency-tracking",
 
-    /// The binary log is off.
-    BinlogOff = "binlog-off",
-    /// The binary log's format is not ROW.
-    BinlogFormat = "binlog-format",
-    /// Row events leave columns out.
-    RowImage = "row-image",
-    /// A replica does not log what it applies.
-    UpdatesNotLogged = "updates-not-logged",
-    /// The binary log's filters are set.
-    BinlogFilter = "binlog-filter",
-    /// A crash may take acknowledged transactions from this server.
-    DurabilityRelaxed = "durability-relaxed",
-    /// Servers flush their logs differently.
-    DurabilityDiffers = "durability-differs",
-    /// Transactions have no GTIDs.
-    GtidOff = "gtid-off",
-    /// A channel finds its position by file and offset.
-    NotByGtid = "not-by-gtid",
-    /// The server accepts GTIDs out of order.
-    GtidNotStrict = "gtid-not-strict",
+        /// A replica has transactions of its own.
+        ErrantTransactions = "errant-transactions",
+        /// A replica has transactions that its source has lost.
+        ReplicaAhead = "replica-ahead",
+        /// Errant transactions cannot be determined.
+        ErrantUnknown = "errant-unknown",
 
-    /// A replica applies with one thread.
-    SingleThreadedApplier = "single-threaded-applier",
-    /// A replica commits in another order than its source did.
-    CommitOrderNotPreserved = "commit-order-not-preserved",
+        /// Two servers' clocks differ.
+        ClockOffset = "clock-offset",
+        /// `SYSDATE()` is the statement's beginning.
+        SysdateIsNow = "sysdate-is-now",
 
-    /// The source finds few transactions that may be applied in parallel.
-    DependencyTracking = "dependency-tracking",
+        /// The server that is written to accepts no writes.
+        WriterReadOnly = "writer-read-only",
+        /// A replica accepts writes.
+        ReplicaWritable = "replica-writable",
+        /// Reads or writes wait for replication by a server's setting.
+        WaitingReads = "waiting-reads",
+        /// Sessions begin with `autocommit=0`.
+        AutocommitOff = "autocommit-off",
+        /// Sessions begin as SERIALIZABLE.
+        IsolationSerializable = "isolation-serializable",
+        /// Transactions of a replica begin read-only.
+        TransactionsReadOnly = "transactions-read-only",
+        /// Few or no connections are available for Replimeter.
+        ConnectionsNearlyExhausted = "connections-nearly-exhausted",
+        /// Statements are logged, which costs throughput.
+        StatementLog = "statement-log",
+        /// The performance schema is off.
+        PerformanceSchemaOff = "performance-schema-off",
+        /// A run left its table.
+        LeftoverTable = "leftover-table",
+        /// A connected replica is not among the named servers.
+        ReplicaNotNamed = "replica-not-named",
+        /// What a run creates and drops may wait for a transaction or a backup of another client.
+        DefinitionsMayWait = "definitions-may-wait",
+        /// Another measurement of these servers is running.
+        BeingMeasured = "being-measured",
+        /// Servers have different versions.
+        VersionsDiffer = "versions-differ",
+        /// A source is newer than its replica.
+        SourceNewer = "source-newer",
+        /// A replica has another engine than its source.
+        EnginesDiffer = "engines-differ",
 
-    /// A replica has transactions of its own.
-    ErrantTransactions = "errant-transactions",
-    /// A replica has transactions that its source has lost.
-    ReplicaAhead = "replica-ahead",
-    /// Errant transactions cannot be determined.
-    ErrantUnknown = "errant-unknown",
-
-    /// Two servers' clocks differ.
-    ClockOffset = "clock-offset",
-    /// `SYSDATE()` is the statement's beginning.
-    SysdateIsNow = "sysdate-is-now",
-
-    /// The server that is written to accepts no writes.
-    WriterReadOnly = "writer-read-only",
-    /// A replica accepts writes.
-    ReplicaWritable = "replica-writable",
-    /// Reads or writes wait for replication by a server's setting.
-    WaitingReads = "waiting-reads",
-    /// Sessions begin with `autocommit=0`.
-    AutocommitOff = "autocommit-off",
-    /// Sessions begin as SERIALIZABLE.
-    IsolationSerializable = "isolation-serializable",
-    /// Transactions of a replica begin read-only.
-    TransactionsReadOnly = "transactions-read-only",
-    /// Few or no connections are available for Replimeter.
-    ConnectionsNearlyExhausted = "connections-nearly-exhausted",
-    /// Statements are logged, which costs throughput.
-    StatementLog = "statement-log",
-    /// The performance schema is off.
-    PerformanceSchemaOff = "performance-schema-off",
-    /// A run left its table.
-    LeftoverTable = "leftover-table",
-    /// A connected replica is not among the named servers.
-    ReplicaNotNamed = "replica-not-named",
-    /// What a run creates and drops may wait for a transaction or a backup of another client.
-    DefinitionsMayWait = "definitions-may-wait",
-    /// Another measurement of these servers is running.
-    BeingMeasured = "being-measured",
-    /// Servers have different versions.
-    VersionsDiffer = "versions-differ",
-    /// A source is newer than its replica.
-    SourceNewer = "source-newer",
-    /// A replica has another engine than its source.
-    EnginesDiffer = "engines-differ",
-
-    /// A node or member does not take part fully.
-    MemberNotReady = "member-not-ready",
-    /// A node is desynced on purpose.
-    NodeDesynced = "node-desynced",
-    /// Flow control stopped writes.
-    FlowControl = "flow-control",
-    /// Members that are not named.
-    MembersNotNamed = "members-not-named",
-    /// Named nodes of one cluster do not see each other.
-    ClusterSplit = "cluster-split",
-    /// An even number of members has no majority after an even split.
-    EvenMembers = "even-members",
-    /// The nodes' binary logs disagree about GTIDs.
-    GaleraGtids = "galera-gtids",
+        /// A node or member does not take part fully.
+        MemberNotReady = "member-not-ready",
+        /// A node is desynced on purpose.
+        NodeDesynced = "node-desynced",
+        /// Flow control stopped writes.
+        FlowControl = "flow-control",
+        /// Members that are not named.
+        MembersNotNamed = "members-not-named",
+        /// Named nodes of one cluster do not see each other.
+        ClusterSplit = "cluster-split",
+        /// An even number of members has no majority after an even split.
+        EvenMembers = "even-members",
+        /// The nodes' binary logs disagree about GTIDs.
+        GaleraGtids = "galera-gtids",
+    }
 }
 
 impl fmt::Display for FindingCode {

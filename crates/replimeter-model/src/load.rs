@@ -149,38 +149,35 @@ serde_as_number_or_text!(
     "examples": [100_000, "300MB", "1GiB", "10000rows"]
 );
 
-/// When the operations of an open loop are due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Arrivals {
-    /// At equal intervals.
-    #[default]
-    Constant,
-    /// Like many independent users: intervals are exponentially distributed.
-    Poisson,
+words! {
+    /// When the operations of an open loop are due.
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Arrivals {
+        /// At equal intervals.
+        #[default]
+        Constant = "constant",
+        /// Like many independent users: intervals are exponentially distributed.
+        Poisson = "poisson",
+    }
 }
 
 impl FromStr for Arrivals {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "constant" => Ok(Self::Constant),
-            "poisson" => Ok(Self::Poisson),
-            _ => Err(format!(
+        Self::named(text).ok_or_else(|| {
+            format!(
                 "`{text}` is not a distribution of arrivals{}; write constant or poisson",
-                suggest::hint(text, ["constant", "poisson"])
-            )),
-        }
+                suggest::hint(text, Self::ALL.map(Self::name))
+            )
+        })
     }
 }
 
 impl fmt::Display for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Constant => "constant",
-            Self::Poisson => "poisson",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -193,42 +190,37 @@ pub struct OpenLoop {
     pub arrivals: Arrivals,
 }
 
-/// Servers that read-only operations use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ReadTarget {
-    /// The replicas alternately; the primary when there are no replicas.
-    #[default]
-    Replicas,
-    /// The primary.
-    Primary,
-    /// All servers alternately.
-    All,
+words! {
+    /// Servers that read-only operations use.
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum ReadTarget {
+        /// The replicas alternately; the primary when there are no replicas.
+        #[default]
+        Replicas = "replicas",
+        /// The primary.
+        Primary = "primary",
+        /// All servers alternately.
+        All = "all",
+    }
 }
 
 impl FromStr for ReadTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "replicas" => Ok(Self::Replicas),
-            "primary" => Ok(Self::Primary),
-            "all" => Ok(Self::All),
-            _ => Err(format!(
+        Self::named(text).ok_or_else(|| {
+            format!(
                 "`{text}` is not a place for reads{}; write replicas, primary or all",
-                suggest::hint(text, ["replicas", "primary", "all"])
-            )),
-        }
+                suggest::hint(text, Self::ALL.map(Self::name))
+            )
+        })
     }
 }
 
 impl fmt::Display for ReadTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Replicas => "replicas",
-            Self::Primary => "primary",
-            Self::All => "all",
-        })
+        f.write_str(self.name())
     }
 }
 

@@ -28,22 +28,6 @@ one_of! {
 }
 
 impl Mode {
-    /// All modes, in the order of the help texts.
-    pub const ALL: [Self; 6] = [
-        Self::None,
-        Self::Async,
-        Self::SemiSync,
-        Self::Chain,
-        Self::Galera,
-        Self::Group,
-    ];
-
-    /// Returns the mode of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
-    }
-
     /// Returns whether its servers are equal members (`node1`, …) and no primary with replicas.
     #[must_use]
     pub fn has_members(self) -> bool {

@@ -30,17 +30,6 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// All marks.
-    pub const ALL: [Self; 7] = [
-        Self::Send,
-        Self::Logged,
-        Self::Received,
-        Self::ApplyBegan,
-        Self::Applied,
-        Self::Visible,
-        Self::Ack,
-    ];
-
     /// Returns its name in reports.
     #[must_use]
     pub fn description(self) -> &'static str {

@@ -17,27 +17,17 @@ use crate::{
     shape::{Shape, node_name},
 };
 
-/// Role of a server among the user's servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// Takes the writes.
-    Primary,
-    /// Replicates from the primary or from another replica.
-    Replica,
-    /// A member of a Galera cluster or a group.
-    Node,
-}
-
-impl Role {
-    /// Returns its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Replica => "replica",
-            Self::Node => "node",
-        }
+words! {
+    /// Role of a server among the user's servers.
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Role {
+        /// Takes the writes.
+        Primary = "primary",
+        /// Replicates from the primary or from another replica.
+        Replica = "replica",
+        /// A member of a Galera cluster or a group.
+        Node = "node",
     }
 }
 

@@ -1,29 +1,53 @@
 //! Values that files and the command line hold as text.
 
-/// Declares an enum of words once for the command line, plan files and their schema: `Variant = "word"`; the doc
-/// comment is its help text.
+/// Declares an enum of words: `Variant = "word"`.
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $type {
+            $($(#[$about])* $variant,)+
+        }
+
+        impl $type {
+            /// All of them, in order.
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
+
+            /// Returns its name in plans, documents and reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// Returns the one of this name.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.name() == name)
+            }
+        }
+    };
+}
+
+/// Declares an enum of words once for the command line, plan files and their schema; the doc comment is its help text.
 #[macro_export]
 macro_rules! one_of {
     (
         $(#[$meta:meta])*
         pub enum $type:ident { $($(#[$about:meta])* $variant:ident = $word:literal,)+ }
     ) => {
-        $(#[$meta])*
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash,
-            clap::ValueEnum, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-        )]
-        pub enum $type {
-            $($(#[$about])* #[serde(rename = $word)] #[value(name = $word)] $variant,)+
-        }
-
-        impl $type {
-            /// Returns its name in plans and reports.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
+        $crate::words! {
+            $(#[$meta])*
+            #[derive(
+                clap::ValueEnum, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+            )]
+            pub enum $type {
+                $($(#[$about])* #[serde(rename = $word)] #[value(name = $word)] $variant = $word,)+
             }
         }
     };

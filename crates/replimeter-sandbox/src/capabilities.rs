@@ -3,53 +3,29 @@
 
 use std::path::{Path, PathBuf};
 
-use replimeter_model::engine::Engine;
+use replimeter_model::{engine::Engine, words};
 
-/// A capability of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capability {
-    /// Asynchronous replication.
-    Async,
-    /// A replica that has replicas of its own.
-    Chain,
-    /// Semi-synchronous replication.
-    SemiSync,
-    /// A Galera cluster.
-    Galera,
-    /// The transfer of a whole data directory to a joining Galera node, by rsync.
-    StateTransfer,
-    /// MySQL's Group Replication.
-    Group,
-    /// Tables stored on another server.
-    Federated,
+words! {
+    /// A capability of a server.
+    pub enum Capability {
+        /// Asynchronous replication.
+        Async = "async",
+        /// A replica that has replicas of its own.
+        Chain = "chain",
+        /// Semi-synchronous replication.
+        SemiSync = "semi-sync",
+        /// A Galera cluster.
+        Galera = "galera",
+        /// The transfer of a whole data directory to a joining Galera node, by rsync.
+        StateTransfer = "state-transfer",
+        /// MySQL's Group Replication.
+        Group = "group",
+        /// Tables stored on another server.
+        Federated = "federated",
+    }
 }
 
 impl Capability {
-    /// All capabilities, in the order of lists.
-    pub const ALL: [Self; 7] = [
-        Self::Async,
-        Self::Chain,
-        Self::SemiSync,
-        Self::Galera,
-        Self::StateTransfer,
-        Self::Group,
-        Self::Federated,
-    ];
-
-    /// Returns its name in lists.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Async => "async",
-            Self::Chain => "chain",
-            Self::SemiSync => "semi-sync",
-            Self::Galera => "galera",
-            Self::StateTransfer => "state-transfer",
-            Self::Group => "group",
-            Self::Federated => "federated",
-        }
-    }
-
     /// Returns whether a complete installation of the engine has it.
     fn is_of(self, engine: Engine) -> bool {
         match self {

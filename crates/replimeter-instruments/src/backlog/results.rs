@@ -3,35 +3,28 @@
 use replimeter_model::{
     envelope::Envelope,
     load::{LoadRecord, Rate},
+    words,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::backlog::settings::BacklogSettings;
 
-/// State of a replica's applier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum BacklogPhase {
-    /// Stopped while the load ran.
-    Growing,
-    /// Applying while the load ran.
-    WithLoad,
-    /// Applying the rest after the load ended.
-    WithoutLoad,
+words! {
+    /// State of a replica's applier.
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum BacklogPhase {
+        /// Stopped while the load ran.
+        Growing = "growing",
+        /// Applying while the load ran.
+        WithLoad = "with-load",
+        /// Applying the rest after the load ended.
+        WithoutLoad = "without-load",
+    }
 }
 
 impl BacklogPhase {
-    /// As in the record.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Growing => "growing",
-            Self::WithLoad => "with-load",
-            Self::WithoutLoad => "without-load",
-        }
-    }
-
     /// The state in words.
     #[must_use]
     pub fn description(self) -> &'static str {

@@ -1,53 +1,27 @@
 //! One observation of a lag measurement.
 
-use replimeter_model::time::Nanos;
+use replimeter_model::{time::Nanos, words};
 use serde::{Deserialize, Serialize};
 
 use crate::lag::settings::Method;
 
-/// Part of a run that a sample belongs to; only [`Phase::Measure`] counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// The primary observed as if it were its own replica.
-    Floor,
-    /// As `Floor`, but with point selects in place of the observer's reads: the
-    /// reference under the same load.
-    #[serde(rename = "yardstick")]
-    ReferenceSelect,
-    /// Warm-up; left out of the statistics.
-    WarmUp,
-    /// Written after the table was emptied, to confirm that on every server.
-    Settle,
-    /// The measurement proper.
-    Measure,
-}
-
-impl Phase {
-    /// Returns the name in `samples.parquet`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Floor => "floor",
-            Self::ReferenceSelect => "yardstick",
-            Self::WarmUp => "warm-up",
-            Self::Settle => "settle",
-            Self::Measure => "measure",
-        }
-    }
-
-    /// Returns the phase of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        [
-            Self::Floor,
-            Self::ReferenceSelect,
-            Self::WarmUp,
-            Self::Settle,
-            Self::Measure,
-        ]
-        .into_iter()
-        .find(|phase| phase.name() == name)
+words! {
+    /// Part of a run that a sample belongs to; only [`Phase::Measure`] counts.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Phase {
+        /// The primary observed as if it were its own replica.
+        Floor = "floor",
+        /// As `Floor`, but with point selects in place of the observer's reads: the
+        /// reference under the same load.
+        #[serde(rename = "yardstick")]
+        ReferenceSelect = "yardstick",
+        /// Warm-up; left out of the statistics.
+        WarmUp = "warm-up",
+        /// Written after the table was emptied, to confirm that on every server.
+        Settle = "settle",
+        /// The measurement proper.
+        Measure = "measure",
     }
 }
 

@@ -7,6 +7,7 @@ use replimeter_model::{
     load::LoadRecord,
     record::{Distribution, StartSpread, Window, first_start, is_first_start},
     time::Nanos,
+    words,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,63 +18,39 @@ mod remedy;
 
 pub use self::remedy::RemedyCost;
 
-/// Purpose of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StalePhase {
-    /// Not counted.
-    WarmUp,
-    /// For the overhead of synchronous reads: read without.
-    Plain,
-    /// For the overhead of synchronous reads: read with.
-    Synced,
-    /// Read at once after the acknowledgement.
-    AtOnce,
-    /// Read at a chosen time after it.
-    Curve,
-    /// A write, or a read, of traffic that is checked.
-    Judged,
-}
-
-impl StalePhase {
-    /// Returns the name in samples.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::WarmUp => "warm-up",
-            Self::Plain => "plain",
-            Self::Synced => "synced",
-            Self::AtOnce => "at-once",
-            Self::Curve => "curve",
-            Self::Judged => "judged",
-        }
+words! {
+    /// Purpose of a round.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum StalePhase {
+        /// Not counted.
+        WarmUp = "warm-up",
+        /// For the overhead of synchronous reads: read without.
+        Plain = "plain",
+        /// For the overhead of synchronous reads: read with.
+        Synced = "synced",
+        /// Read at once after the acknowledgement.
+        AtOnce = "at-once",
+        /// Read at a chosen time after it.
+        Curve = "curve",
+        /// A write, or a read, of traffic that is checked.
+        Judged = "judged",
     }
 }
 
-/// Result of a round's first read on a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// It showed the write, or (with the pace `ack`) a later one of this run.
-    Fresh,
-    /// It showed an older version.
-    Stale,
-    /// The server refused it, because the wait before it took too long.
-    Refused,
-    /// It showed a value that another client must have written.
-    Foreign,
-}
-
-impl Verdict {
-    /// Returns the name in samples.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fresh => "fresh",
-            Self::Stale => "stale",
-            Self::Refused => "refused",
-            Self::Foreign => "foreign",
-        }
+words! {
+    /// Result of a round's first read on a reader.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Verdict {
+        /// It showed the write, or (with the pace `ack`) a later one of this run.
+        Fresh = "fresh",
+        /// It showed an older version.
+        Stale = "stale",
+        /// The server refused it, because the wait before it took too long.
+        Refused = "refused",
+        /// It showed a value that another client must have written.
+        Foreign = "foreign",
     }
 }
 

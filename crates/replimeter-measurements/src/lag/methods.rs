@@ -18,7 +18,7 @@ use replimeter_render::{
 
 /// Returns the description of `LagRow::from_primary` for this method; empty if it has none.
 pub(crate) fn from_primary(method: &str) -> &'static str {
-    match Method::from_name(method) {
+    match Method::named(method) {
         Some(Method::Stamp | Method::StampUdf) => "from execution to execution",
         Some(Method::Tap) => FROM_LOG_TO_LOG,
         _ => "",
@@ -27,7 +27,7 @@ pub(crate) fn from_primary(method: &str) -> &'static str {
 
 /// Returns the description of `LagRow::bracket_us` for this method; `None` if it has none.
 pub(crate) fn error(method: &str) -> Option<&'static str> {
-    match Method::from_name(method) {
+    match Method::named(method) {
         Some(Method::Tap) => None,
         Some(Method::Stamp | Method::StampUdf) => Some("error (clock offset)"),
         _ => Some("error (bracket width)"),
@@ -58,7 +58,7 @@ pub(crate) fn floor_of(floor: &Floor, of: &str) -> String {
         floor.method,
         count(floor.rounds)
     );
-    match Method::from_name(&floor.method) {
+    match Method::named(&floor.method) {
         Some(Method::Tap) => format!(
             "{head} between two taps of the primary p50 {}, p99 {}; from ack p50 {}.",
             us(floor.from_primary.p50_us),

@@ -130,8 +130,8 @@ pub fn read(
     let names: Vec<&str> = columns.map(|column| column.name).collect();
     let mut unknown = None;
     let count = reading::read(path, &names, |columns, rows| {
-        let phase = columns[0].parsed(Phase::from_name);
-        let method = columns[3].parsed(Method::from_name);
+        let phase = columns[0].parsed(Phase::named);
+        let method = columns[3].parsed(Method::named);
         for row in 0..rows {
             match phase(row).zip(method(row)) {
                 Some((phase, method)) => {

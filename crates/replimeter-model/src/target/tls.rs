@@ -5,23 +5,23 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Encryption and verification of a connection; the names are MySQL's.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum SslMode {
-    /// No TLS.
-    Disabled,
-    /// TLS when the server offers it, unverified; plain text otherwise.
-    #[default]
-    Preferred,
-    /// TLS, server not verified.
-    Required,
-    /// TLS, certificate signed by a trusted authority, for any name.
-    VerifyCa,
-    /// As `verify-ca`, and the certificate names the host.
-    VerifyIdentity,
+words! {
+    /// Encryption and verification of a connection; the names are MySQL's.
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum SslMode {
+        /// No TLS.
+        Disabled = "disabled",
+        /// TLS when the server offers it, unverified; plain text otherwise.
+        #[default]
+        Preferred = "preferred",
+        /// TLS, server not verified.
+        Required = "required",
+        /// TLS, certificate signed by a trusted authority, for any name.
+        VerifyCa = "verify-ca",
+        /// As `verify-ca`, and the certificate names the host.
+        VerifyIdentity = "verify-identity",
+    }
 }
 
 impl SslMode {
@@ -36,7 +36,7 @@ impl SslMode {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TlsError {
     /// Unknown value of `ssl-mode`.
-    #[error("unknown ssl-mode `{0}`{hint}; known: disabled, preferred, required, verify-ca, verify-identity", hint = crate::suggest::hint(.0, ["disabled", "preferred", "required", "verify-ca", "verify-identity"]))]
+    #[error("unknown ssl-mode `{0}`{hint}; known: {known}", hint = crate::suggest::hint(.0, SslMode::ALL.map(SslMode::name)), known = SslMode::ALL.map(SslMode::name).join(", "))]
     Mode(String),
     /// Half of a client certificate.
     #[error("ssl-cert and ssl-key belong together; one of them is missing")]
@@ -52,26 +52,14 @@ impl FromStr for SslMode {
     type Err = TlsError;
 
     fn from_str(text: &str) -> Result<Self, TlsError> {
-        match text.to_ascii_lowercase().replace('_', "-").as_str() {
-            "disabled" => Ok(Self::Disabled),
-            "preferred" => Ok(Self::Preferred),
-            "required" => Ok(Self::Required),
-            "verify-ca" => Ok(Self::VerifyCa),
-            "verify-identity" => Ok(Self::VerifyIdentity),
-            _ => Err(TlsError::Mode(text.to_owned())),
-        }
+        Self::named(&text.to_ascii_lowercase().replace('_', "-"))
+            .ok_or_else(|| TlsError::Mode(text.to_owned()))
     }
 }
 
 impl fmt::Display for SslMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Disabled => "disabled",
-            Self::Preferred => "preferred",
-            Self::Required => "required",
-            Self::VerifyCa => "verify-ca",
-            Self::VerifyIdentity => "verify-identity",
-        })
+        f.write_str(self.name())
     }
 }
 

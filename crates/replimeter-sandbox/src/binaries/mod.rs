@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-use replimeter_model::engine::Engine;
+use replimeter_model::{engine::Engine, words};
 
 use crate::{
     capabilities::{Capabilities, Capability, version_numbers},
@@ -39,26 +39,15 @@ pub struct Search {
     pub udf: Vec<PathBuf>,
 }
 
-/// How a server was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// In the folder that the user named.
-    Named,
-    /// On PATH or in a usual folder.
-    System,
-    /// In the private folder.
-    Private,
-}
-
-impl Origin {
-    /// Returns its name in lists.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Named => "named",
-            Self::System => "system",
-            Self::Private => "private",
-        }
+words! {
+    /// How a server was found.
+    pub enum Origin {
+        /// In the folder that the user named.
+        Named = "named",
+        /// On PATH or in a usual folder.
+        System = "system",
+        /// In the private folder.
+        Private = "private",
     }
 }
 

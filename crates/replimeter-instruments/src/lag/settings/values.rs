@@ -24,21 +24,6 @@ one_of! {
 }
 
 impl Method {
-    /// Returns the method of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.name() == name)
-    }
-
-    /// All methods.
-    pub const ALL: [Self; 5] = [
-        Self::Poll,
-        Self::Wait,
-        Self::Stamp,
-        Self::StampUdf,
-        Self::Tap,
-    ];
-
     /// Returns whether it compares the times at which a statement ran.
     #[must_use]
     pub fn stamps(self) -> bool {
@@ -91,7 +76,7 @@ impl FromStr for Methods {
         }
         let mut methods = Vec::new();
         for name in text.split(',').map(str::trim) {
-            let method = Method::from_name(name).ok_or_else(|| {
+            let method = Method::named(name).ok_or_else(|| {
                 let nearest = suggest::hint(name, Method::ALL.map(Method::name).into_iter().chain(["all"]));
                 format!("unknown method `{name}`{nearest}; known: poll, wait, stamp, stamp-udf, tap, several with commas, or all")
             })?;

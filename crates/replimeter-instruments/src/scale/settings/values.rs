@@ -7,7 +7,7 @@ use replimeter_model::{
     replication::Mode,
     serde_as_text,
     shape::{MAX_REPLICAS, Shape, ShapeError, split_engine},
-    suggest,
+    suggest, words,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -158,37 +158,25 @@ serde_as_text!(
     "examples": ["async", "semi-sync", "chain", "mysql/async"]
 );
 
-/// Operations of a block.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScalePhase {
-    /// Inserts alone.
-    Insert,
-    /// Selects alone.
-    Select,
-    /// Inserts and selects at once.
-    Mixed,
-    /// Updates alone.
-    Update,
-    /// Updates and selects at once.
-    MixedUpdate,
+words! {
+    /// Operations of a block.
+    #[derive(Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum ScalePhase {
+        /// Inserts alone.
+        Insert = "insert",
+        /// Selects alone.
+        Select = "select",
+        /// Inserts and selects at once.
+        Mixed = "mixed",
+        /// Updates alone.
+        Update = "update",
+        /// Updates and selects at once.
+        MixedUpdate = "mixed-update",
+    }
 }
 
 impl ScalePhase {
-    /// Returns its name in rows.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Insert => "insert",
-            Self::Select => "select",
-            Self::Mixed => "mixed",
-            Self::Update => "update",
-            Self::MixedUpdate => "mixed-update",
-        }
-    }
-
     /// Returns whether it writes, and whether by updates.
     #[must_use]
     pub fn writes(self) -> Option<bool> {
