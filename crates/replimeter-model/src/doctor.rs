@@ -3,8 +3,6 @@
 //! Every time is a number in microseconds and its name ends in `_us`; what could
 //! not be determined is null.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -181,12 +179,6 @@ one_of! {
         EvenMembers = "even-members",
         /// The nodes' binary logs disagree about GTIDs.
         GaleraGtids = "galera-gtids",
-    }
-}
-
-impl fmt::Display for FindingCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

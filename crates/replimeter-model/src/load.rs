@@ -175,12 +175,6 @@ impl FromStr for Arrivals {
     }
 }
 
-impl fmt::Display for Arrivals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// Operations that start on schedule, without waiting for earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenLoop {
@@ -215,12 +209,6 @@ impl FromStr for ReadTarget {
                 suggest::hint(text, Self::ALL.map(Self::name))
             )
         })
-    }
-}
-
-impl fmt::Display for ReadTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -1,6 +1,6 @@
 //! How reads wait for acknowledged writes.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use crate::suggest;
 
@@ -36,12 +36,6 @@ impl FromStr for ReadConsistency {
                 known.join(", ")
             )
         })
-    }
-}
-
-impl fmt::Display for ReadConsistency {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

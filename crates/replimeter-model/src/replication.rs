@@ -1,7 +1,5 @@
 //! How servers replicate.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,12 +46,6 @@ impl Mode {
             Self::Group => Some(Engine::MySql),
             Self::None | Self::Async | Self::SemiSync | Self::Chain => None,
         }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

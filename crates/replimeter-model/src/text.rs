@@ -31,6 +31,12 @@ macro_rules! words {
                 Self::ALL.into_iter().find(|one| one.name() == name)
             }
         }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
     };
 }
 

@@ -1,6 +1,6 @@
 //! Encryption and verification of a connection.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,12 +54,6 @@ impl FromStr for SslMode {
     fn from_str(text: &str) -> Result<Self, TlsError> {
         Self::named(&text.to_ascii_lowercase().replace('_', "-"))
             .ok_or_else(|| TlsError::Mode(text.to_owned()))
-    }
-}
-
-impl fmt::Display for SslMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
