@@ -87,18 +87,8 @@ impl ReplicaPoller {
         })
     }
 
-    /// Reads until the part ends; a failure ends the whole part.
-    pub(super) fn run(
-        mut self,
-        clock: &Clock,
-        shared_state: &SharedState,
-        real_time: bool,
-        sighted: &Sender<ObserverEvent>,
-    ) -> Result<(), ServerError> {
-        shared_state.measuring(real_time, || self.watch(clock, shared_state, sighted))
-    }
-
-    fn watch(
+    /// Reads until the part ends.
+    pub(super) fn watch(
         &mut self,
         clock: &Clock,
         shared_state: &SharedState,

@@ -377,47 +377,55 @@ impl<'scope> ThreadStarter<'scope, '_> {
         prepared: PreparedPhase,
         waiting: &'scope [Mutex<SeenRows>],
     ) -> (Threads<'scope>, Vec<Vec<Sender<WrittenRow>>>) {
-        let Self {
-            scope,
-            clock,
-            shared_state,
-            real_time,
-            ref sighted,
-        } = self;
         let mut threads = Vec::new();
-        for observer in prepared.observers {
-            let sighted = sighted.clone();
-            threads
-                .push(scope.spawn(move || observer.run(clock, shared_state, real_time, &sighted)));
+        for mut observer in prepared.observers {
+            threads.push(self.start(move |clock, shared_state, sighted| {
+                observer.watch(clock, shared_state, sighted)
+            }));
         }
-        for tap in prepared.taps {
-            let sighted = sighted.clone();
-            threads.push(scope.spawn(move || tap.run(clock, shared_state, real_time, &sighted)));
+        for mut tap in prepared.taps {
+            threads.push(self.start(move |clock, shared_state, sighted| {
+                tap.watch(clock, shared_state, sighted)
+            }));
         }
-        for stage_watcher in prepared.watchers {
-            let sighted = sighted.clone();
-            threads.push(
-                scope.spawn(move || stage_watcher.run(clock, shared_state, real_time, &sighted)),
-            );
+        for mut stage_watcher in prepared.watchers {
+            threads.push(self.start(move |clock, shared_state, sighted| {
+                stage_watcher.watch(clock, shared_state, sighted)
+            }));
         }
         for reader in prepared.stamps {
-            let sighted = sighted.clone();
-            threads.push(scope.spawn(move || reader.run(clock, shared_state, &sighted)));
+            let (clock, shared_state, sighted) =
+                (self.clock, self.shared_state, self.sighted.clone());
+            let read = move || reader.run(clock, shared_state, &sighted);
+            threads.push(self.scope.spawn(read));
         }
         let mut channels = Vec::new();
         for (waiters, seen) in prepared.waiters.into_iter().zip(waiting) {
             let mut senders = Vec::new();
-            for waiter in waiters {
+            for mut waiter in waiters {
                 let (row, rows) = mpsc::channel();
                 senders.push(row);
-                let sighted = sighted.clone();
-                threads.push(scope.spawn(move || {
-                    waiter.run(clock, shared_state, real_time, &rows, seen, &sighted)
+                threads.push(self.start(move |clock, shared_state, sighted| {
+                    waiter.watch(clock, shared_state, &rows, seen, sighted)
                 }));
             }
             channels.push(senders);
         }
         (threads, channels)
+    }
+
+    /// Starts a measuring thread.
+    fn start(
+        &self,
+        watch: impl FnOnce(&Clock, &SharedState, &Sender<ObserverEvent>) -> Result<(), ServerError>
+        + Send
+        + 'scope,
+    ) -> ScopedJoinHandle<'scope, Result<(), ServerError>> {
+        let (clock, shared_state, real_time) = (self.clock, self.shared_state, self.real_time);
+        let sighted = self.sighted.clone();
+        self.scope.spawn(move || {
+            shared_state.measuring(real_time, || watch(clock, shared_state, &sighted))
+        })
     }
 }
 

@@ -101,17 +101,7 @@ impl StageWatcher {
     }
 
     /// Queries while a row is in flight, until the part ends.
-    pub(super) fn run(
-        mut self,
-        clock: &Clock,
-        shared_state: &SharedState,
-        real_time: bool,
-        sighted: &Sender<ObserverEvent>,
-    ) -> Result<(), ServerError> {
-        shared_state.measuring(real_time, || self.watch(clock, shared_state, sighted))
-    }
-
-    fn watch(
+    pub(super) fn watch(
         &mut self,
         clock: &Clock,
         shared_state: &SharedState,

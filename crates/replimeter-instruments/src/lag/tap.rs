@@ -40,28 +40,25 @@ impl LogTap {
     }
 
     /// Sends every transaction to the collector until the part ends.
-    pub(super) fn run(
-        mut self,
+    pub(super) fn watch(
+        &mut self,
         clock: &Clock,
         shared_state: &SharedState,
-        real_time: bool,
         sighted: &Sender<ObserverEvent>,
     ) -> Result<(), ServerError> {
         let stream = self.stream;
-        shared_state.measuring(real_time, || {
-            while !shared_state.halted() {
-                self.follower.read(|| clock.now(), &mut |arrived| {
-                    if let Some(commit_id) = arrived.commit_id {
-                        let _ = sighted.send(ObserverEvent::Arrived {
-                            stream,
-                            commit_id,
-                            at: arrived.arrived,
-                        });
-                    }
-                })?;
-            }
-            Ok(())
-        })
+        while !shared_state.halted() {
+            self.follower.read(|| clock.now(), &mut |arrived| {
+                if let Some(commit_id) = arrived.commit_id {
+                    let _ = sighted.send(ObserverEvent::Arrived {
+                        stream,
+                        commit_id,
+                        at: arrived.arrived,
+                    });
+                }
+            })?;
+        }
+        Ok(())
     }
 }
 

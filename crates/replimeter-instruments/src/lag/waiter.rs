@@ -69,21 +69,7 @@ impl Waiter {
     }
 
     /// Waits for every row that it receives until the part ends.
-    pub(super) fn run(
-        mut self,
-        clock: &Clock,
-        shared_state: &SharedState,
-        real_time: bool,
-        rows: &Receiver<WrittenRow>,
-        seen: &Mutex<SeenRows>,
-        sighted: &Sender<ObserverEvent>,
-    ) -> Result<(), ServerError> {
-        shared_state.measuring(real_time, || {
-            self.watch(clock, shared_state, rows, seen, sighted)
-        })
-    }
-
-    fn watch(
+    pub(super) fn watch(
         &mut self,
         clock: &Clock,
         shared_state: &SharedState,
