@@ -2,7 +2,6 @@
 //! time, so that memory does not grow with the run.
 
 use std::{
-    any::Any,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -282,9 +281,6 @@ pub trait RowBatch {
     /// # Errors
     /// If the file cannot be written.
     fn write(&self, group: &mut RowGroup<'_>) -> Result<(), ParquetError>;
-
-    /// Returns the batch, for a downcast to its table.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// Rows that share labels.
@@ -299,10 +295,6 @@ impl<C: Columns> RowBatch for Batch<C> {
     fn write(&self, group: &mut RowGroup<'_>) -> Result<(), ParquetError> {
         let mut columns = C::TABLE.columns.iter();
         columns.try_for_each(|column| column.write(group, &self.rows, &self.labels))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
