@@ -56,11 +56,12 @@ impl NodeState {
     }
 }
 
-/// Returns whether the server is currently a node of a cluster.
+/// Returns whether the server is currently a node of a cluster: a conflict with another node's write shows as a deadlock, and DDL
+/// stalls all nodes.
 ///
 /// # Errors
 /// When the server refuses or the connection breaks.
-pub fn is_in_cluster(session: &mut Session, operation: &str) -> Result<bool, ServerError> {
+pub fn certifies(session: &mut Session, operation: &str) -> Result<bool, ServerError> {
     let size = session.pairs(operation, "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'")?;
     Ok(size
         .values()

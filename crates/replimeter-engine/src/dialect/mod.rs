@@ -6,6 +6,7 @@ pub mod appliers;
 pub mod connections;
 pub mod counters;
 pub mod federated;
+pub mod file_load;
 pub mod flow_control;
 pub mod galera;
 pub mod group;
@@ -24,6 +25,8 @@ pub mod statements;
 pub mod sync_reads;
 pub mod variables;
 pub mod waits;
+
+pub use galera::certifies;
 
 use std::{collections::BTreeMap, fmt};
 

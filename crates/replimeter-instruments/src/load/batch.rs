@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use replimeter_engine::{ServerError, Session, wire::ParameterValue};
+use replimeter_engine::{
+    ServerError, Session, dialect::file_load::rolls_back, wire::ParameterValue,
+};
 use replimeter_model::random::Random;
 
 use super::{
@@ -135,39 +137,20 @@ impl RowBatches {
     }
 }
 
-/// Returns whether the server takes rows as files: `LOAD DATA LOCAL` is on, replicas get rows instead of the file, and a text is the
-/// same in both.
-///
-/// # Errors
-/// When the server does not answer.
-pub(super) fn takes_files(session: &mut Session) -> Result<bool, ServerError> {
-    let settings = session.pairs(
-        FILLING,
-        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('local_infile', 'binlog_format')",
-    )?;
-    let setting = |name: &str| settings.get(name).map_or("", String::as_str);
-    // A server without the variable replicates rows only.
-    let rows_only = matches!(setting("binlog_format"), "" | "ROW");
-    Ok(setting("local_infile") == "ON" && rows_only)
-}
-
 /// Returns whether a file fills a table like `INSERT`: a batch can be rolled back, and each column gets the same value.
 ///
 /// # Errors
 /// When the server does not answer.
 pub(super) fn is_same_in_file(session: &mut Session, table: &Table) -> Result<bool, ServerError> {
-    let place = format!(
-        "table_schema = 'replimeter' AND table_name = '{}'",
-        table.name
-    );
-    let sql = format!("SELECT engine FROM information_schema.tables WHERE {place}");
-    if session.value(FILLING, &sql)?.as_deref() != Some("InnoDB") {
+    if !rolls_back(session, FILLING, &table.name)? {
         return Ok(false);
     }
     let types: BTreeMap<String, String> = session.pairs(
         FILLING,
         &format!(
-            "SELECT LOWER(column_name), LOWER(CONCAT(data_type, ' ', extra)) FROM information_schema.columns WHERE {place}"
+            "SELECT LOWER(column_name), LOWER(CONCAT(data_type, ' ', extra)) FROM information_schema.columns \
+             WHERE table_schema = 'replimeter' AND table_name = '{}'",
+            table.name
         ),
     )?;
     let given = |name: &str| {

@@ -11,14 +11,14 @@ use std::{
 
 use replimeter_engine::{
     ErrorKind, Node, ServerError, Session,
-    dialect::connections::OpenedConnection,
+    dialect::{connections::OpenedConnection, file_load::takes_files},
     sync::lock,
     wire::{ServerRefusal, StatementError, WireTarget},
 };
 
 use super::{
     FILLING, about,
-    batch::{RowBatches, RowFormat, is_same_in_file, takes_files},
+    batch::{RowBatches, RowFormat, is_same_in_file},
     channel::Channel,
     disk::Disk,
     event_loop::{EventLoop, LoopControl, Task},
@@ -82,7 +82,7 @@ pub(super) fn fill_tables(
         .value(FILLING, "SELECT @@max_allowed_packet")?
         .and_then(|bytes| bytes.parse().ok())
         .unwrap_or(1 << 20);
-    let takes_files = takes_files(&mut session)?;
+    let takes_files = takes_files(&mut session, FILLING)?;
     let mut job = FillJob::default();
     for table in &tables {
         job.tables.push(TableJob {

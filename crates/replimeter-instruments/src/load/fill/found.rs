@@ -7,7 +7,7 @@ use std::{
 
 use replimeter_engine::{
     Node, ServerError, Session,
-    dialect::{galera::is_in_cluster, sync_reads::conflict},
+    dialect::{certifies, sync_reads::conflict},
 };
 
 use super::{ClusterNodes, DataSet, FillError, with_long_session};
@@ -279,7 +279,7 @@ fn row_bytes(session: &mut Session, table: &Table) -> Result<u64, ServerError> {
 /// Empties a table: at once where no other node has to wait, otherwise in slices (TRUNCATE is DDL,
 /// which stalls a whole Galera cluster).
 fn empty(session: &mut Session, table: &Table) -> Result<(), ServerError> {
-    if is_in_cluster(session, FILLING)? {
+    if certifies(session, FILLING)? {
         return remove_rows(session, table, "");
     }
     session.run(

@@ -25,8 +25,8 @@ pub(in crate::load) struct LoadTarget {
     pub(in crate::load) node: Node,
     /// Whether it is a replica with a channel: writes would exist on no other server.
     pub(in crate::load) reads_only: bool,
-    /// Whether it is a member of a Galera cluster.
-    pub(in crate::load) galera: bool,
+    /// Whether a conflict with another server's write shows as a deadlock.
+    pub(in crate::load) certifies: bool,
     /// How long an answer may take.
     pub(in crate::load) answer: Duration,
     /// Statements that open every session.
@@ -40,7 +40,7 @@ impl LoadTarget {
         Self {
             node,
             reads_only,
-            galera: false,
+            certifies: false,
             answer: ANSWER,
             session: Vec::new(),
             versions: None,

@@ -342,7 +342,7 @@ impl Worker {
             Some(RoutineStep::Prepared { .. }) => !routine.transaction,
             Some(RoutineStep::Words(_)) => routine.steps.len() == 1,
         };
-        if why == ErrorClass::Deadlock && self.place.target.galera && alone {
+        if why == ErrorClass::Deadlock && self.place.target.certifies && alone {
             ErrorClass::Certification
         } else {
             why

@@ -13,7 +13,7 @@ use std::{
 
 use replimeter_engine::{
     ErrorClass, ErrorKind, Node, ServerError, Session,
-    dialect::{connections::OpenedConnection, galera::is_in_cluster},
+    dialect::{certifies, connections::OpenedConnection},
 };
 use replimeter_model::{
     load::{MAX_THREADS, NodeShare},
@@ -125,7 +125,7 @@ impl WorkerGroup {
                 ..LoadTarget::new(node.clone(), load_group.reads_only)
             };
             let mut session = Session::open(node)?;
-            place.galera = is_in_cluster(&mut session, OPERATION)?;
+            place.certifies = certifies(&mut session, OPERATION)?;
             let needed = load_group.share(index, load_group.threads);
             scarce.extend(check_room(node, &mut session, needed)?);
             drop(session);
