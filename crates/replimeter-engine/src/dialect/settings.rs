@@ -15,6 +15,22 @@ pub fn begins_read_only(facts: &ServerFacts) -> Option<&'static str> {
 
 /// The setting without flushes at commits.
 pub const NO_FLUSHES: &str = "innodb_flush_log_at_trx_commit=0";
+/// The options of a server that flushes no log.
+pub const FLUSHES_NOTHING: [&str; 2] = [NO_FLUSHES, "sync_binlog=0"];
+/// Those of a server that writes its logs at each commit and leaves the flushes to the system, as in experiment 5.
+pub const FLUSHES_LATER: [&str; 2] = ["innodb_flush_log_at_trx_commit=2", "sync_binlog=0"];
+/// Those of a server that flushes its logs at each commit.
+pub const FLUSHES_LOGS: [&str; 2] = ["innodb_flush_log_at_trx_commit=1", "sync_binlog=1"];
+
+/// Returns the values of these options on a server with these variables, as text.
+#[must_use]
+pub fn flushes(variables: &BTreeMap<String, String>) -> String {
+    let values = ["innodb_flush_log_at_trx_commit", "sync_binlog"].map(|name| {
+        let value = variables.get(name).map_or("unknown", String::as_str);
+        format!("{name}={value}")
+    });
+    values.join(", ")
+}
 
 /// Returns whether a server with these variables flushes the log of its storage engine at each commit.
 #[must_use]

@@ -1,6 +1,7 @@
 //! The settings of `calibrate`.
 
 use clap::ArgAction;
+use replimeter_engine::dialect::settings::FLUSHES_NOTHING;
 use replimeter_model::{
     load::Arrivals,
     plan::{
@@ -263,17 +264,14 @@ impl CalibrateSettings {
     }
 }
 
-/// Server options that keep disk flushes out of the lag, unless the user sets them.
-const QUIET: [&str; 2] = ["innodb_flush_log_at_trx_commit=0", "sync_binlog=0"];
-
-/// Adds server options that keep disk flushes out of the lag, which must show the delay only.
+/// Adds server options that keep disk flushes out of the lag, which must show the delay only, unless the user sets them.
 fn quiet(target: &mut TargetSettings) {
     let given: Vec<String> = target
         .server_options
         .iter()
         .map(ToString::to_string)
         .collect();
-    for option in QUIET {
+    for option in FLUSHES_NOTHING {
         let name = option.split('=').next().unwrap_or(option);
         if !given.iter().any(|one| one.contains(name)) {
             target.server_options.extend(option.parse().ok());

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use replimeter_engine::source::Servers;
+use replimeter_engine::{dialect::settings::flushes, source::Servers};
 use replimeter_instruments::{
     clock::Clock,
     cost::{
@@ -316,16 +316,7 @@ impl Starts<'_> {
         cx.record_sandbox(&label, servers.record(), bench.records.clone())?;
         cx.warn(bench.warnings.iter().cloned());
         if let Some(server) = bench.records.first() {
-            let value = |name: &str| {
-                let value = server.variables.get(name);
-                value.map_or("unknown", String::as_str).to_owned()
-            };
-            let words = format!(
-                "{}: innodb_flush_log_at_trx_commit={}, sync_binlog={}",
-                entry.version(),
-                value("innodb_flush_log_at_trx_commit"),
-                value("sync_binlog")
-            );
+            let words = format!("{}: {}", entry.version(), flushes(&server.variables));
             if !cx.accumulator.durability.contains(&words) {
                 cx.take(Call::Durability(words))?;
             }

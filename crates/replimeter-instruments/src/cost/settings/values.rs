@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use replimeter_engine::dialect::settings::{FLUSHES_LATER, FLUSHES_LOGS};
 use replimeter_model::{
     engine::Engine,
     one_of,
@@ -274,9 +275,8 @@ impl Durability {
     #[must_use]
     pub fn options(self) -> &'static [&'static str] {
         match self {
-            // 2 and 0, as in experiment 5.
-            Self::Relaxed => &["innodb_flush_log_at_trx_commit=2", "sync_binlog=0"],
-            Self::Strict => &["innodb_flush_log_at_trx_commit=1", "sync_binlog=1"],
+            Self::Relaxed => &FLUSHES_LATER,
+            Self::Strict => &FLUSHES_LOGS,
             Self::ServerDefault => &[],
         }
     }
