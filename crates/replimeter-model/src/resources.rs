@@ -50,7 +50,8 @@ pub struct ServerUse {
     pub fsyncs: Option<f64>,
     /// Groups in which transactions were committed to the binary log (MariaDB): with
     /// `sync_binlog=1` each is a flush.
-    pub binlog_groups: Option<f64>,
+    #[serde(rename = "binlog_groups")]
+    pub log_groups: Option<f64>,
     /// Bytes received from clients and replicas.
     pub received_bytes: Option<f64>,
     /// Bytes sent to clients and replicas.
@@ -89,7 +90,8 @@ pub struct PerOperation {
     /// Flushes as the storage engine counts them.
     pub fsyncs_per_op: Option<f64>,
     /// Groups committed to the binary log (MariaDB).
-    pub binlog_groups_per_op: Option<f64>,
+    #[serde(rename = "binlog_groups_per_op")]
+    pub log_groups_per_op: Option<f64>,
     /// Bytes received from clients and replicas.
     pub received_bytes_per_op: Option<f64>,
     /// Bytes sent to clients and replicas.
@@ -116,7 +118,7 @@ impl ServerUse {
             &mut self.reads,
             &mut self.writes,
             &mut self.fsyncs,
-            &mut self.binlog_groups,
+            &mut self.log_groups,
             &mut self.received_bytes,
             &mut self.sent_bytes,
             &mut self.cluster_bytes,
@@ -181,7 +183,7 @@ impl ServerUse {
             reads_per_op: per(self.reads),
             writes_per_op: per(self.writes),
             fsyncs_per_op: per(self.fsyncs),
-            binlog_groups_per_op: per(self.binlog_groups),
+            log_groups_per_op: per(self.log_groups),
             received_bytes_per_op: per(self.received_bytes),
             sent_bytes_per_op: per(self.sent_bytes),
             cluster_bytes_per_op: per(self.cluster_bytes),

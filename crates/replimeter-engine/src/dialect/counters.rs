@@ -24,7 +24,7 @@ pub struct Counters {
     /// Bytes written by InnoDB.
     pub write_bytes: Option<u64>,
     /// Groups of transactions that were committed to the binary log (MariaDB).
-    pub binlog_groups: Option<u64>,
+    pub log_groups: Option<u64>,
     /// Rows read.
     pub rows_read: Option<u64>,
     /// Rows inserted, updated and deleted. MariaDB counts all calls to its storage engines, including
@@ -103,7 +103,7 @@ fn from_status(status: &BTreeMap<String, String>) -> Counters {
         fsyncs: get("Innodb_data_fsyncs"),
         read_bytes: get("Innodb_data_read"),
         write_bytes: with_log("Innodb_data_written", "Innodb_os_log_written"),
-        binlog_groups: get("Binlog_group_commits"),
+        log_groups: get("Binlog_group_commits"),
         rows_read: get("Innodb_rows_read").or_else(|| get("Rows_read")),
         rows_written: sum(&[
             "Innodb_rows_inserted",

@@ -339,7 +339,7 @@ fn used(source: UseSource, length: Nanos, from: ServerCounters, to: ServerCounte
         reads: status(|counters| counters.reads),
         writes: status(|counters| counters.writes),
         fsyncs: status(|counters| counters.fsyncs),
-        binlog_groups: status(|counters| counters.binlog_groups),
+        log_groups: status(|counters| counters.log_groups),
         received_bytes: status(|counters| counters.received_bytes),
         sent_bytes: status(|counters| counters.sent_bytes),
         cluster_bytes: status(|counters| counters.cluster_bytes),

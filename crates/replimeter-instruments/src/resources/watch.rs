@@ -304,7 +304,7 @@ fn towards(from: Counters, to: Counters, share: f64) -> Counters {
         fsyncs: step(|counters| counters.fsyncs),
         read_bytes: step(|counters| counters.read_bytes),
         write_bytes: step(|counters| counters.write_bytes),
-        binlog_groups: step(|counters| counters.binlog_groups),
+        log_groups: step(|counters| counters.log_groups),
         rows_read: step(|counters| counters.rows_read),
         rows_written: step(|counters| counters.rows_written),
     }
