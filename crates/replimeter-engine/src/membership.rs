@@ -203,6 +203,16 @@ impl ClusterState {
         format!("{}, {role} of a {kind}", group.description())
     }
 
+    /// Returns its state, and its part in the cluster, in a few words; `None` for a group without it.
+    #[must_use]
+    pub fn state_and_part(&self) -> Option<String> {
+        let (state, part) = match self {
+            Self::Galera(node) => (&node.state, &node.component),
+            Self::Group(group) => group.own_member().map(|own| (&own.state, &own.role))?,
+        };
+        Some(format!("{state}, {part}"))
+    }
+
     /// Returns what it is in the cluster of a primary, as the rest of a sentence.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -10,6 +10,8 @@ use std::{
 
 use replimeter_model::target::{Secret, SslMode, TlsOptions, switch};
 
+/// The environment variable in which the stock client looks for a password.
+pub const PASSWORD_VARIABLE: &str = "MYSQL_PWD";
 /// Groups that Replimeter reads; a later one overrides an earlier one.
 pub const GROUPS: [&str; 4] = ["client", "client-server", "client-mariadb", "replimeter"];
 /// Maximum depth of includes.

@@ -4,6 +4,7 @@ use std::{env, ffi::OsString, path::PathBuf};
 
 use replimeter_engine::{
     Connections,
+    option_file::PASSWORD_VARIABLE,
     source::{SourceError, SourceErrorKind},
 };
 use replimeter_instruments::backlog::StartRescuer;
@@ -108,7 +109,7 @@ pub(crate) fn password(node: &str) -> Result<Option<(Secret, String)>, SourceErr
         })
         .collect();
     let own = format!("REPLIMETER_{name}_PASSWORD");
-    [own.as_str(), "REPLIMETER_PASSWORD", "MYSQL_PWD"]
+    [own.as_str(), "REPLIMETER_PASSWORD", PASSWORD_VARIABLE]
         .into_iter()
         .find_map(|name| Some((env::var_os(name)?, name)))
         .map(|(password, name)| {

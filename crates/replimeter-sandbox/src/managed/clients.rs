@@ -12,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use replimeter_engine::option_file::PASSWORD_VARIABLE;
+
 use super::{ManagedNode, ManagedSandbox};
 use crate::{
     access::{endpoint, write_private},
@@ -148,7 +150,7 @@ impl ManagedSandbox {
             ("MYSQL_HOST", "127.0.0.1".to_owned()),
             ("MYSQL_TCP_PORT", node.port.to_string()),
             ("MYSQL_UNIX_PORT", node.socket.display().to_string()),
-            ("MYSQL_PWD", password.reveal().to_owned()),
+            (PASSWORD_VARIABLE, password.reveal().to_owned()),
             ("REPLIMETER_USER", user.to_owned()),
             ("REPLIMETER_URL", endpoint(user, node.port).to_string()),
             ("REPLIMETER_DEFAULTS_FILE", options.display().to_string()),

@@ -11,12 +11,8 @@ use std::{
 };
 
 use replimeter_engine::{
-    Connections, Node, ServerError, Session,
-    dialect::{
-        galera,
-        group::{self, GroupState},
-    },
-    source::SourceError,
+    Connections, Node, ServerError, Session, membership::ClusterState,
+    option_file::PASSWORD_VARIABLE, source::SourceError,
 };
 use replimeter_model::{
     plan::TargetSettings,
@@ -288,14 +284,8 @@ fn member_state(node: &Node) -> String {
     };
     let ask = || -> Result<Option<String>, ServerError> {
         let mut session = Session::open(&patience)?;
-        if let Some(state) = galera::node_state(&mut session)? {
-            return Ok(Some(format!("{}, {}", state.state, state.component)));
-        }
-        let group = group::group_state(&mut session)?;
-        Ok(group
-            .as_ref()
-            .and_then(GroupState::own_member)
-            .map(|own| format!("{}, {}", own.state, own.role)))
+        let state = ClusterState::current(&mut session)?;
+        Ok(state.as_ref().and_then(ClusterState::state_and_part))
     };
     match ask() {
         Ok(state) => state.unwrap_or_else(|| "in no cluster".to_owned()),
@@ -353,7 +343,7 @@ fn env(args: &EnvArgs) -> Result<(), CliError> {
             ));
         }
         variables.push(("REPLIMETER_USER".to_owned(), user.to_owned()));
-        variables.push(("MYSQL_PWD".to_owned(), password.reveal().to_owned()));
+        variables.push((PASSWORD_VARIABLE.to_owned(), password.reveal().to_owned()));
     }
     let text: String = variables
         .iter()
