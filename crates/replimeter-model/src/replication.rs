@@ -26,6 +26,15 @@ one_of! {
 }
 
 impl Mode {
+    /// Returns what it is called in prose.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Galera => "Galera",
+            _ => self.name(),
+        }
+    }
+
     /// Returns whether its servers are equal members (`node1`, …) and no primary with replicas.
     #[must_use]
     pub fn has_members(self) -> bool {

@@ -152,16 +152,15 @@ impl SandboxSpec {
     /// # Errors
     /// When a setting applies to none of them, or is not possible.
     pub fn resolve(shapes: &[Shape], common: &Self) -> Result<Vec<Self>, String> {
-        let any = |mode: Mode| shapes.iter().any(|shape| shape.mode() == mode);
         if (common.wait_point.is_some() || common.wait_for_replicas.is_some())
-            && !any(Mode::SemiSync)
+            && !shapes.iter().any(|shape| shape.mode().waits_for_receipt())
         {
             return Err(
                 "a wait point, or a number of replicas to wait for, requires semi-sync:N"
                     .to_owned(),
             );
         }
-        if common.multi_primary && !any(Mode::Group) {
+        if common.multi_primary && !shapes.iter().any(|shape| shape.mode() == Mode::Group) {
             return Err(
                 "multi-primary requires group:N (every Galera node takes writes anyway)".to_owned(),
             );

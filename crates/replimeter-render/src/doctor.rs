@@ -66,12 +66,12 @@ fn tree(document: &DoctorDocument) -> String {
     let parent = |row: &DoctorRow| match row.relation {
         Relation::Channel => row.source.clone(),
         // Members of a cluster are shown next to the one that is written to.
-        Relation::Galera | Relation::Group => document
+        relation if relation.in_cluster() => document
             .target
             .writer
             .clone()
             .filter(|writer| *writer != row.name),
-        Relation::Writer | Relation::None | Relation::Unknown => None,
+        _ => None,
     };
     let parents: Vec<Option<usize>> = rows
         .iter()

@@ -12,7 +12,6 @@ use replimeter_model::{
         core_use::{CoreUse, ServerPlace},
         warm_up,
     },
-    replication::Mode,
     sandbox::{LinkSpec, SandboxSpec, WaitPoint, hosts_of, may_have_quota},
     server_option::NodeOption,
     settings,
@@ -272,12 +271,10 @@ impl CostPlan {
     fn shapes_of(&self, target: &TargetSettings) -> Result<Vec<CostServers>, PlanError> {
         let mut shapes = Vec::new();
         for mode in self.modes.list() {
-            let points = match (mode.kind.mode, target.wait_point) {
-                (Mode::SemiSync, None) => {
-                    vec![Some(WaitPoint::AfterCommit), Some(WaitPoint::AfterSync)]
-                }
-                (Mode::SemiSync, point) => vec![point],
-                _ => vec![None],
+            let points = match (mode.kind.mode.waits_for_receipt(), target.wait_point) {
+                (true, None) => vec![Some(WaitPoint::AfterCommit), Some(WaitPoint::AfterSync)],
+                (true, point) => vec![point],
+                (false, _) => vec![None],
             };
             for point in points {
                 shapes.push(self.shape_of(mode, target, point)?);

@@ -273,7 +273,7 @@ fn sorted(all: &[Condition]) -> Vec<&Condition> {
     counted.sort_by_key(|condition| {
         let key = &condition.key;
         (
-            key.engine != Engine::MariaDb,
+            key.engine,
             key.threads,
             key.kind,
             key.wait_point == Some(WaitPoint::AfterSync),

@@ -4,7 +4,6 @@ use replimeter_instruments::lag::{
     results::{LagDocument, LagRow},
     summary::ESTIMATOR,
 };
-use replimeter_model::replication::Mode;
 use replimeter_render::{
     figures::{Unit, count, time, time_within},
     headline::{end_note_or_invalid, tail, with_ends},
@@ -125,7 +124,7 @@ pub(crate) fn overall_rows(document: &LagDocument) -> Vec<&LagRow> {
 /// Returns the server that acknowledged the writes, in terms of the replication mode.
 fn writer(document: &LagDocument, row: &LagRow) -> &'static str {
     match document.target.mode_of(&row.shape) {
-        Some(Mode::Galera | Mode::Group) => "the written node",
+        Some(mode) if mode.has_members() => "the written node",
         _ => "the primary",
     }
 }

@@ -131,14 +131,11 @@ impl<'a> Relations<'a> {
                 .all(|(index, depth)| *depth == index as u32)
     }
 
-    fn semi_sync(&self) -> Option<&'static str> {
-        self.all
-            .first()
-            .and_then(|first| first.meaning.wait_point)
-            .filter(|_| {
-                let mut all = self.all.iter();
-                all.any(|server| server.mode == Some(Mode::SemiSync))
-            })
+    /// Returns when the first server waits for a replica, if one acknowledges receipt.
+    fn wait_point(&self) -> Option<&'static str> {
+        let mut modes = self.all.iter().filter_map(|server| server.mode);
+        let point = self.all.first()?.meaning.wait_point?;
+        modes.any(Mode::waits_for_receipt).then_some(point)
     }
 
     /// Returns the role of a server.
@@ -159,9 +156,8 @@ impl<'a> Relations<'a> {
     /// Returns how a server receives.
     fn way(&self, index: usize) -> &'static str {
         match self.all[index].mode {
-            Some(Mode::Galera) => "Galera",
             Some(Mode::None) | None => "",
-            Some(mode) => mode.name(),
+            Some(mode) => mode.title(),
         }
     }
 
@@ -172,12 +168,12 @@ impl<'a> Relations<'a> {
         } else {
             ""
         };
-        match (self.cluster, self.semi_sync()) {
-            (Some(Mode::Galera), _) => "Galera cluster".to_owned(),
-            (Some(_), _) if self.all[0].meaning.single_primary => {
+        match (self.cluster, self.wait_point()) {
+            (Some(Mode::Group), _) if self.all[0].meaning.single_primary => {
                 "group with one primary".to_owned()
             }
-            (Some(_), _) => "group with several primaries".to_owned(),
+            (Some(Mode::Group), _) => "group with several primaries".to_owned(),
+            (Some(mode), _) => format!("{} cluster", mode.title()),
             (None, Some(point)) => format!("semi-sync {point}{chain}"),
             (None, None) if self.all.len() == 1 => "no replication".to_owned(),
             (None, None) => format!("async{chain}"),
