@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use replimeter_engine::dialect::variables;
+use replimeter_engine::{dialect::variables, follow::LOG};
 use replimeter_model::{
     compare::SettingDifference,
     manifest::Manifest,
@@ -172,6 +172,7 @@ fn servers(manifest: &Manifest, set: &mut impl FnMut(&str, &str, String)) {
         };
         set(kind, name, value);
     }
+    let without_log = format!("without {LOG}");
     for sandbox in &manifest.sandboxes {
         let maybe = |value: &Option<String>| value.clone().unwrap_or_default();
         for (name, value) in [
@@ -181,7 +182,7 @@ fn servers(manifest: &Manifest, set: &mut impl FnMut(&str, &str, String)) {
             ("client links", maybe(&sandbox.client_link)),
             ("flush delay", maybe(&sandbox.flush_delay)),
             ("functions", maybe(&sandbox.udf)),
-            ("without binary log", sandbox.without_binary_log.to_string()),
+            (&*without_log, sandbox.without_binary_log.to_string()),
             ("processors per server", maybe(&sandbox.cpus_per_server)),
             ("file system", sandbox.file_system.clone()),
         ] {

@@ -283,9 +283,9 @@ impl FigureSpec {
 /// dimensions, and what a run needs for them. `specs` lists them all.
 #[macro_export]
 macro_rules! figures {
-    ($($spec:ident = $name:literal $([$($statistic:ident)+])?: $unit:ident, $better:ident, $by:ident, of $of:expr $(, needs $needs:literal)?;)*) => {
+    ($($spec:ident = $name:literal $([$($statistic:ident)+])?: $unit:ident, $better:ident, $by:ident, of $of:expr $(, needs $needs:expr)?;)*) => {
         $($crate::figures! {
-            @declare $spec = $name $([$($statistic)+])?: $unit, $better, $by, $of, concat!("" $(, $needs)?)
+            @declare $spec = $name $([$($statistic)+])?: $unit, $better, $by, $of, $crate::figures!(@needs $($needs)?)
         })*
 
         /// Returns all figures, in display order.
@@ -316,6 +316,8 @@ macro_rules! figures {
             needs: $needs,
         }
     };
+    (@needs) => { "" };
+    (@needs $needs:expr) => { $needs };
     (@mean) => { $crate::figures::Statistic::Mean };
     (@p50) => { $crate::figures::Statistic::P50 };
     (@p90) => { $crate::figures::Statistic::P90 };

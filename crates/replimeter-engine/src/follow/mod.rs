@@ -29,6 +29,9 @@ pub const SENDS_ONCE: &str = "sends its binary log once";
 /// What lag is between two such logs.
 pub const FROM_LOG_TO_LOG: &str = "from binary log to binary log";
 
+/// The servers whose log has the times of commits.
+pub const HAVE_COMMIT_TIMES: &str = "servers of MySQL";
+
 /// Returns whether the log has the times of commits, by its server's clock.
 #[must_use]
 pub fn has_commit_times(engine: Engine) -> bool {

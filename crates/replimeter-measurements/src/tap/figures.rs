@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use replimeter_engine::follow::HAVE_COMMIT_TIMES;
 use replimeter_instruments::tap::results::{TapDocument, TapResults, TapRow};
 use replimeter_run::{
     cli_error::CliError,
@@ -14,8 +15,8 @@ const ROW: &[DimensionSpec] = &[SHAPE, REPLICA];
 
 figures! {
     LAG = "tap.lag" [mean p50 p90 p95 p99 p999 max]: Us, Lower, Ratio, of ROW;
-    TO_ARRIVAL = "tap.commit_to_arrival" [p50 p99]: Us, Lower, Ratio, of ROW, needs "servers of MySQL";
-    BY_SERVERS = "tap.by_servers" [p50 p99]: Us, Lower, Ratio, of ROW, needs "servers of MySQL";
+    TO_ARRIVAL = "tap.commit_to_arrival" [p50 p99]: Us, Lower, Ratio, of ROW, needs HAVE_COMMIT_TIMES;
+    BY_SERVERS = "tap.by_servers" [p50 p99]: Us, Lower, Ratio, of ROW, needs HAVE_COMMIT_TIMES;
     TRANSACTIONS = "tap.transactions": PerS, Neither, Ratio, of ROW;
     INVERTED = "tap.inverted_percent": Percent, Lower, Difference, of ROW;
 }

@@ -28,11 +28,11 @@ impl LoggedMode {
         binary_log: false,
     };
     /// A standalone server with its binary log on.
-    pub const BINLOG: Self = Self::of(Mode::None);
+    pub const LOGGED: Self = Self::of(Mode::None);
     /// All of them, in the order of their expected cost.
     pub const ALL: [Self; 6] = [
         Self::NONE,
-        Self::BINLOG,
+        Self::LOGGED,
         Self::of(Mode::Async),
         Self::of(Mode::SemiSync),
         Self::of(Mode::Galera),
@@ -51,7 +51,7 @@ impl LoggedMode {
     /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        if self == Self::BINLOG {
+        if self == Self::LOGGED {
             "binlog"
         } else {
             self.mode.name()
@@ -71,7 +71,7 @@ impl LoggedMode {
         match self.mode {
             Mode::None => self.binary_log.then_some(Self::NONE),
             // Nodes of a sandbox's cluster have their binary log on.
-            Mode::Async | Mode::Galera | Mode::Group => Some(Self::BINLOG),
+            Mode::Async | Mode::Galera | Mode::Group => Some(Self::LOGGED),
             Mode::SemiSync | Mode::Chain => Some(Self::of(Mode::Async)),
         }
     }

@@ -1,10 +1,12 @@
 //! The cost of waiting for the acknowledgement.
 
+use std::collections::BTreeSet;
+
+use replimeter_engine::follow::LOG;
 use replimeter_instruments::cost::{results::CostDocument, settings::LoggedMode};
 use replimeter_model::{
-    engine::Engine,
+    engine::product,
     estimate::Estimate,
-    replication::Mode,
     reproduce::{Claim, Table, Verdict},
 };
 
@@ -85,9 +87,11 @@ fn latency_without(document: &CostDocument, engine: &str) -> Option<f64> {
 /// link, so it is chosen by their mean. At least 1 µs; `None` without a latency.
 #[must_use]
 pub fn link_for_published(linked: &CostDocument) -> Option<u64> {
-    let latencies: Vec<f64> = Engine::ALL
-        .iter()
-        .filter_map(|engine| latency_without(linked, engine.name()))
+    let rows = linked.results.rows.iter();
+    let engines: BTreeSet<&str> = rows.map(|row| &*row.engine).collect();
+    let engines = engines.into_iter();
+    let latencies: Vec<f64> = engines
+        .filter_map(|engine| latency_without(linked, engine))
         .collect();
     let mean = latencies.iter().sum::<f64>() / latencies.len() as f64;
     let delay = 1.0 + (PUBLISHED_US - mean) / 2.0;
@@ -96,19 +100,17 @@ pub fn link_for_published(linked: &CostDocument) -> Option<u64> {
 
 fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &str) -> Vec<Claim> {
     let semi = waiting(document, engine);
-    // What a mode adds to another one, in microseconds.
-    let added = |mode: LoggedMode, to: LoggedMode| {
-        let mut steps = document.results.steps.iter();
-        let step = steps.find(|step| {
-            step.engine == engine && step.threads == 1 && step.mode == mode && step.baseline == to
-        });
+    // What a mode adds to the one that it is built on, in microseconds.
+    let added = |is: fn(LoggedMode) -> bool| {
+        let steps = document.results.steps.iter();
+        let mut steps = steps.filter(|step| step.mode.built_on() == Some(step.baseline));
+        let step = steps.find(|step| step.engine == engine && step.threads == 1 && is(step.mode));
         step.map(|step| step.added.latency_us).unwrap_or_default()
     };
-    let wait = added(LoggedMode::of(Mode::SemiSync), LoggedMode::of(Mode::Async));
-    let log = added(LoggedMode::BINLOG, LoggedMode::NONE);
-    let product = Engine::named(engine).map(|engine| engine.product().to_owned());
+    let wait = added(|mode| mode.mode.waits_for_receipt());
+    let log = added(|mode| mode == LoggedMode::LOGGED);
     let on_product = |claim: Claim| Claim {
-        product: product.clone(),
+        product: Some(product(engine).to_owned()),
         ..claim
     };
     let times = |ratio: f64| format!("{ratio:.2}");
@@ -152,14 +154,16 @@ fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &st
             "an insert without replication takes a fraction of the published 134 µs here, and the wait for the network does not",
         ),
         question(
-            "Most of it is the wait, not the binary log",
+            &format!("Most of it is the wait, not the {LOG}"),
             format!(
-                "semi-sync adds {} µs to async, the binary log {} µs to none",
+                "semi-sync adds {} µs to async, the {LOG} {} µs to none",
                 shown(wait, us),
                 shown(log, us)
             ),
             within(difference(wait, log), 0.0, f64::INFINITY),
-            "the binary log costs as much here as the wait, or there are too few starts to decide",
+            &format!(
+                "the {LOG} costs as much here as the wait, or there are too few starts to decide"
+            ),
         ),
     ];
     claims.into_iter().map(on_product).collect()
@@ -168,7 +172,7 @@ fn claims_of(document: &CostDocument, slower: Option<&CostDocument>, engine: &st
 #[cfg(test)]
 mod tests {
     use replimeter_instruments::cost::results::{CostResults, CostRow};
-    use replimeter_model::record::Distribution;
+    use replimeter_model::{engine::Engine, record::Distribution};
 
     use super::*;
 

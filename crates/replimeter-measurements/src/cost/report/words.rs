@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use replimeter_engine::follow::LOG;
 use replimeter_instruments::cost::{
     results::{AddedLatency, CostDocument, CostResults, CostRow, SelfTest},
     settings::LoggedMode,
@@ -210,11 +211,10 @@ pub(super) fn how(run: &CostDocument) -> Vec<String> {
             settings.seed.unwrap_or(0)
         ));
     }
-    sentences.push(
-        "Intervals are 95 %, over the starts; one start has none. Each mode is compared with none (binary log off) of the same binary, in the same \
+    sentences.push(format!(
+        "Intervals are 95 %, over the starts; one start has none. Each mode is compared with none ({LOG} off) of the same binary, in the same \
          rounds."
-            .to_owned(),
-    );
+    ));
     let durability = settings.durability.unwrap_or_default();
     sentences.push(format!(
         "Durability {}, the same for all modes: {}.",

@@ -1,5 +1,6 @@
 //! The sentences of a `scale` report.
 
+use replimeter_engine::follow::LOG;
 use replimeter_instruments::{
     front::site::{HttpDriver, Through},
     scale::{
@@ -286,7 +287,7 @@ fn intervals(run: &ScaleDocument) -> String {
             .to_owned(),
         starts => format!(
             "Intervals are 95 %, Student's of {starts} starts. Percentages are relative to the same phase of the same round without a replica, \
-             with the binary log on."
+             with the {LOG} on."
         ),
     }
 }
