@@ -19,8 +19,8 @@ words! {
         After = "after",
         /// Both wait (`BEFORE_AND_AFTER`).
         BeforeAndAfter = "before-and-after",
-        /// The client waits for the write's GTID on the reader's connection, before the read.
-        Gtid = "gtid",
+        /// The client waits for the write's commit on the reader's connection, by its id, before the read.
+        Commit = "gtid",
     }
 }
 

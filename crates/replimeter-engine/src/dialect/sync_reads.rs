@@ -58,14 +58,14 @@ pub fn guarantee(
         ]
     };
     let by_gtid = || Guarantee {
-        level: ReadConsistency::Gtid,
+        level: ReadConsistency::Commit,
         by_commit_id: true,
         words: wait_statement(engine, mode).to_owned(),
         ..none.clone()
     };
     match (level, mode) {
         (ReadConsistency::Off, _) => Ok(none),
-        (ReadConsistency::Gtid, _)
+        (ReadConsistency::Commit, _)
         | (ReadConsistency::On, Mode::None | Mode::Async | Mode::SemiSync | Mode::Chain) => {
             Ok(by_gtid())
         }

@@ -349,10 +349,11 @@ impl StaleSettings {
             );
         }
         let mut levels = self.read_consistency.iter().flatten();
-        if levels.any(|level| *level == ReadConsistency::Gtid) {
-            return contradiction(
-                "check-load-reads adds no statements, so reads cannot wait for a GTID: read-consistency may be off, before, after, before-and-after",
-            );
+        if levels.any(|level| *level == ReadConsistency::Commit) {
+            return contradiction(format!(
+                "check-load-reads adds no statements, so read-consistency cannot be {}; it may be off, before, after, before-and-after",
+                ReadConsistency::Commit
+            ));
         }
         if self.read_delays.is_some() || self.curve_rounds.is_some() || self.pace.is_some() {
             return contradiction(

@@ -88,7 +88,7 @@ fn contradictory_settings_are_refused() {
         ("check-load-reads = 'load'", "add load"),
         (
             "check-load-reads = '2:2'\nread-consistency = ['off', 'gtid']",
-            "cannot wait for a GTID",
+            "cannot be gtid",
         ),
     ] {
         let error = plan(spec).unwrap_err().to_string();
