@@ -14,6 +14,9 @@ words! {
     }
 }
 
+/// Example of a server's URL in messages.
+pub const EXAMPLE_URL: &str = "mysql://user@host:3306/";
+
 impl Engine {
     /// Returns the product's name.
     #[must_use]

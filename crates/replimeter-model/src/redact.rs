@@ -3,8 +3,8 @@
 //! Only the last `@` of a URL marks the end of its password: with an unencoded `/`, `?` or
 //! `#` in it, a parser takes the rest for a path or parameters.
 
-/// Example of a URL in messages.
-pub(crate) const EXAMPLE: &str = "; write mysql://user@host:3306/";
+use crate::engine::EXAMPLE_URL;
+
 /// Replaces what is not shown.
 pub(crate) const HIDDEN: &str = "…";
 
@@ -43,8 +43,8 @@ fn address(text: &str) -> String {
 pub fn message(text: &str) -> String {
     let line = |line: &str| {
         // The example in Replimeter's own messages contains no password, though it has an `@`.
-        let (line, example) = match line.find(EXAMPLE) {
-            Some(at) if line[at + EXAMPLE.len()..].rfind('@').is_none() => line.split_at(at),
+        let (line, example) = match line.find(EXAMPLE_URL) {
+            Some(at) if line[at + EXAMPLE_URL.len()..].rfind('@').is_none() => line.split_at(at),
             _ => (line, ""),
         };
         let credentials = line.find(":/").and_then(|colon| {

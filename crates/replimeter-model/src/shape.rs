@@ -9,6 +9,9 @@ pub const MAX_REPLICAS: u32 = 64;
 /// Maximum number of members of Group Replication (MySQL manual, "Group Replication Limitations").
 pub const MAX_MEMBERS: u32 = 9;
 
+/// How to choose the engine in such texts.
+pub const CHOOSE_ENGINE: &str = "with mariadb/ or mysql/ in front to choose the engine";
+
 impl Mode {
     /// Returns the numbers that may follow the colon.
     fn counts(self) -> RangeInclusive<u32> {
@@ -44,7 +47,7 @@ pub struct Shape {
 pub enum ShapeError {
     /// The word before the colon is not a known mode, or that before the slash no engine.
     #[error(
-        "unknown sandbox shape `{0}`{hint}; known: none, async:N, semi-sync:N, chain:N (a primary and N replicas), galera:N (MariaDB) and group:N (MySQL) of N nodes, with mariadb/ or mysql/ in front to choose the engine",
+        "unknown sandbox shape `{0}`{hint}; known: none, async:N, semi-sync:N, chain:N (a primary and N replicas), galera:N (MariaDB) and group:N (MySQL) of N nodes, {CHOOSE_ENGINE}",
         hint = Shape::nearest(.0).map_or_else(String::new, |shape| format!(" (did you mean `{shape}`?)"))
     )]
     Unknown(String),
@@ -189,6 +192,35 @@ pub fn split_engine(text: &str) -> Option<(Option<Engine>, &str)> {
     }
 }
 
+/// Returns the form of a shape for a help text, with those modes that a command accepts.
+#[must_use]
+pub fn form(accepts: fn(Mode) -> bool) -> String {
+    let engines = Engine::ALL.map(|engine| format!("{}/", engine.name()));
+    let modes = Mode::ALL.into_iter().filter(|mode| accepts(*mode));
+    let modes: Vec<String> = modes
+        .map(|mode| match mode {
+            Mode::None => mode.name().to_owned(),
+            mode => format!("{}:N", mode.name()),
+        })
+        .collect();
+    let modes = match modes.split_last() {
+        Some((last, [])) => format!("mode {last}"),
+        Some((last, others)) => format!("modes {} and {last}", others.join(", ")),
+        None => String::new(),
+    };
+    format!(
+        "A shape is `[{}]MODE:N` with the {modes}",
+        engines.join("|")
+    )
+}
+
+/// Returns the pattern of such texts, given that of what follows the engine.
+#[must_use]
+pub fn pattern(rest: &str) -> String {
+    let engines = Engine::ALL.map(Engine::name).join("|");
+    format!("^(({engines})/)?{rest}$")
+}
+
 /// Returns a member's name in reports, counted from 0.
 #[must_use]
 pub fn node_name(index: usize) -> String {
@@ -238,7 +270,7 @@ impl fmt::Display for Shape {
 serde_as_text!(
     Shape,
     "description": "A sandbox's shape: [ENGINE/]MODE:N",
-    "pattern": "^((mariadb|mysql)/)?(none|(async|semi-sync|chain|galera|group):[0-9]+)$",
+    "pattern": pattern("(none|(async|semi-sync|chain|galera|group):[0-9]+)"),
     "examples": ["async:1", "semi-sync:2", "chain:2", "galera:3", "mysql/group:3", "none"]
 );
 

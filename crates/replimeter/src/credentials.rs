@@ -13,6 +13,7 @@ use replimeter_engine::{
     source::{SourceError, SourceErrorKind},
 };
 use replimeter_model::{
+    engine::EXAMPLE_URL,
     target::{NodeSpec, Passwords, Secret, SslMode},
     warning::{Warning, WarningCode},
 };
@@ -190,9 +191,10 @@ fn login(
         let (file, groups) = (file.display(), groups.join(", "));
         origin.push_str(&format!("; {file} has no {missing} in {groups}"));
     }
+    let name_user = format!("name the user in the URL, as in {EXAMPLE_URL}, or in an option file");
     let mut hints = Vec::new();
     if user_from.is_none() {
-        hints.push("name the user in the URL, as in mysql://USER@host:3306/, or in an option file");
+        hints.push(name_user.as_str());
     }
     hints.push(match password_from {
         Some(_) => "check the password there, or type it with --ask-password; the server must have the user for this client's host",
@@ -277,7 +279,7 @@ mod tests {
                 None,
                 Some("the prompt"),
                 "no user is given, so `ann` was tried; the password is from the prompt; /home/dba/.my.cnf has no user=… in [client], ",
-                "name the user in the URL, as in mysql://USER@host:3306/",
+                "name the user in the URL, as in mysql://user@host:3306/",
             ),
             (
                 Some(IN_URL),

@@ -185,7 +185,7 @@ pub(super) fn refused_login_names_where_it_came_from(cluster: &Cluster) {
             "MYSQL_PWD",
             &[],
             "no user is given, so `ann` was tried; the password is from MYSQL_PWD",
-            "mysql://USER@host:3306/",
+            "mysql://user@host:3306/",
         ),
     ] {
         let args = ["lag", "--primary", primary, "--replica", primary];

@@ -245,7 +245,7 @@ impl ScalePlan {
     fn targets(&self, target: &TargetSettings) -> Result<Vec<Target>, PlanError> {
         if target.sandbox.is_some() || target.own_servers_given() {
             return contradiction(
-                "scale starts its own servers: give the numbers of replicas with replicas (0..4), and their replication with mode (async, semi-sync, mysql/async …)",
+                "scale starts its own servers: give the numbers of replicas with replicas (0..4), and their replication with mode (async, semi-sync, chain)",
             );
         }
         let more = self.check_prediction.then(|| self.replicas.max() + 1);

@@ -7,7 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use url::{ParseError, Url};
 
 use super::tls::{SslMode, TlsError, TlsOptions, switch};
-use crate::redact;
+use crate::{engine::EXAMPLE_URL, redact};
+
+/// Example of the URL of a Unix socket.
+const EXAMPLE_SOCKET: &str = "mysql://user@localhost/?socket=/run/mysqld/mysqld.sock";
 
 /// Returns a hint for a URL with a user or password that cannot be parsed; empty for others.
 fn advice(url: &str) -> &'static str {
@@ -23,13 +26,13 @@ fn advice(url: &str) -> &'static str {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
     /// The path of a Unix socket alone.
-    #[error("a path is not a URL; write mysql://user@localhost/?socket=/run/mysqld/mysqld.sock")]
+    #[error("a path is not a URL; write {EXAMPLE_SOCKET}")]
     Path,
     /// A Unix socket with what only TCP has.
-    #[error("a Unix socket has {0}; write mysql://user@localhost/?socket=/run/mysqld/mysqld.sock")]
+    #[error("a Unix socket has {0}; write {EXAMPLE_SOCKET}")]
     Socket(&'static str),
     /// Not a URL at all.
-    #[error("`{url}` is not a URL ({reason}){EXAMPLE}{advice}", advice = advice(.url), EXAMPLE = redact::EXAMPLE)]
+    #[error("`{url}` is not a URL ({reason}); write {EXAMPLE_URL}{advice}", advice = advice(.url))]
     Syntax {
         /// The redacted text.
         url: String,
@@ -48,7 +51,7 @@ pub enum EndpointError {
     #[error("the scheme of `{0}` is not supported; use mysql:// or mariadb://{advice}", advice = advice(.0))]
     Scheme(String),
     /// The host is missing.
-    #[error("the URL `{0}` names no host{EXAMPLE}{advice}", advice = advice(.0), EXAMPLE = redact::EXAMPLE)]
+    #[error("the URL `{0}` names no host; write {EXAMPLE_URL}{advice}", advice = advice(.0))]
     Host(String),
     /// Bytes in the user's name or password that are not UTF-8.
     #[error("the user or password in the URL of `{0}` is not valid percent-encoded UTF-8{advice}", advice = advice(.0))]
@@ -305,9 +308,9 @@ impl fmt::Display for Endpoint {
             Some(_) => LOCAL.to_owned(),
             None => self.address(),
         };
-        let mut url = match Url::parse(&format!("mysql://{address}/")) {
-            Ok(url) => url,
-            Err(_) => return write!(f, "mysql://{address}/"),
+        let text = format!("mysql://{address}/");
+        let Ok(mut url) = Url::parse(&text) else {
+            return f.write_str(&text);
         };
         if let Some(user) = &self.user {
             // It encodes everything but a percent sign. Fails only for URLs without a host, which this one has.

@@ -5,9 +5,10 @@ use std::{ffi::OsString, fmt, path::PathBuf};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 use replimeter_engine::source::Allowed;
 use replimeter_model::{
+    engine::EXAMPLE_URL,
     plan::TargetSettings,
     redact,
-    shape::node_name,
+    shape::{form, node_name},
     target::{Endpoint, NodeSpec, PRIMARY, Passwords, Role, replica_name},
     warning::{Warning, WarningCode},
 };
@@ -69,8 +70,10 @@ pub fn one_target(command: Command) -> Command {
         command,
         "sandbox",
         "Shape to start, or name of a running sandbox [default: async:1]",
-        "A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and \
-         group:N; its servers are removed after the run. A running sandbox stays. One per run.",
+        &format!(
+            "{}; its servers are removed after the run. A running sandbox stays. One per run.",
+            form(|_| true)
+        ),
     )
 }
 
@@ -200,7 +203,7 @@ impl TargetArgs {
         let mut warnings = Vec::new();
         let mut read = |name: String, UrlText(text): &UrlText| -> Result<Endpoint, CliError> {
             let (endpoint, password) = Endpoint::parse(text).map_err(|error| {
-                CliError::usage(error.to_string(), "write it as mysql://user@host:3306/")
+                CliError::usage(error.to_string(), format!("write it as {EXAMPLE_URL}"))
             })?;
             if let Some(password) = password {
                 warnings.push(Warning::new(

@@ -8,7 +8,7 @@ use replimeter_model::{
     one_of,
     replication::Mode,
     serde_as_text,
-    shape::{Shape, ShapeError, split_engine},
+    shape::{CHOOSE_ENGINE, Shape, ShapeError, pattern, split_engine},
     suggest,
 };
 
@@ -134,7 +134,7 @@ impl FromStr for CostMode {
         let unknown = || {
             let known: Vec<&str> = LoggedMode::ALL.iter().map(|kind| kind.name()).collect();
             format!(
-                "unknown mode `{text}`{}; known: {}, optionally with mariadb/ before and :N after the mode",
+                "unknown mode `{text}`{}; known: {}, {CHOOSE_ENGINE}, and :N after the mode",
                 suggest::hint(word_of(text), known.iter().copied()),
                 known.join(", ")
             )
@@ -186,7 +186,7 @@ impl fmt::Display for CostMode {
 serde_as_text!(
     CostMode,
     "description": "A mode of replication: MODE, MODE:N or ENGINE/MODE:N",
-    "pattern": "^((mariadb|mysql)/)?(none|binlog|async|semi-sync|galera|group)(:[0-9]+)?$",
+    "pattern": pattern("(none|binlog|async|semi-sync|galera|group)(:[0-9]+)?"),
     "examples": ["none", "async", "mysql/semi-sync:2"]
 );
 

@@ -6,7 +6,7 @@ use replimeter_model::{
     engine::Engine,
     replication::Mode,
     serde_as_text,
-    shape::{MAX_REPLICAS, Shape, ShapeError, split_engine},
+    shape::{CHOOSE_ENGINE, MAX_REPLICAS, Shape, ShapeError, pattern, split_engine},
     suggest, words,
 };
 use schemars::JsonSchema;
@@ -126,18 +126,18 @@ impl FromStr for ScaleMode {
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || {
             format!(
-                "unknown replication mode of read replicas `{text}`{}; known: async, semi-sync, chain, with mariadb/ or mysql/ in front to choose the engine",
+                "unknown replication mode of read replicas `{text}`{}; known: async, semi-sync, chain, {CHOOSE_ENGINE}",
                 suggest::hint(text, ["async", "semi-sync", "chain"])
             )
         };
         let (engine, word) = split_engine(text).ok_or_else(unknown)?;
         let mode = Mode::named(word).ok_or_else(unknown)?;
-        match mode {
-            Mode::Async | Mode::SemiSync | Mode::Chain => Ok(Self { engine, mode }),
-            Mode::Galera | Mode::Group if Shape::new(engine, mode, 1).is_ok() => Err(format!(
+        match Shape::new(engine, mode, 1) {
+            Ok(_) if mode.has_members() => Err(format!(
                 "`{text}` has no read replicas: every member takes part in every write; known: async, semi-sync, chain"
             )),
-            Mode::None | Mode::Galera | Mode::Group => Err(unknown()),
+            Ok(_) => Ok(Self { engine, mode }),
+            Err(_) => Err(unknown()),
         }
     }
 }
@@ -153,9 +153,9 @@ impl fmt::Display for ScaleMode {
 
 serde_as_text!(
     ScaleMode,
-    "description": "How the replicas replicate",
-    "pattern": "^((mariadb|mysql)/)?(async|semi-sync|chain)$",
-    "examples": ["async", "semi-sync", "chain", "mysql/async"]
+    "description": "How the replicas replicate: [ENGINE/]MODE",
+    "pattern": pattern("(async|semi-sync|chain)"),
+    "examples": ["async", "semi-sync", "chain"]
 );
 
 words! {
