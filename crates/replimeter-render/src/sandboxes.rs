@@ -20,15 +20,15 @@ pub fn list(sandboxes: &[ListedSandbox]) -> Report {
     report
 }
 
-/// Returns a newly started sandbox, with commands to use it.
+/// Returns a newly started sandbox, with commands to use it: with the stock client of its servers.
 #[must_use]
-pub fn started(sandbox: &ListedSandbox, start_us: f64) -> Report {
+pub fn started(sandbox: &ListedSandbox, start_us: f64, client: &str) -> Report {
     let mut report = list(std::slice::from_ref(sandbox));
     let name = &sandbox.name;
     let first = sandbox.nodes.first();
     let first = first.map_or("primary", |node| node.name.as_str());
     let commands = format!(
-        "  replimeter sandbox exec {name} {first} -- mysql\n  replimeter lag --sandbox {name}\n  replimeter sandbox down {name}"
+        "  replimeter sandbox exec {name} {first} -- {client}\n  replimeter lag --sandbox {name}\n  replimeter sandbox down {name}"
     );
     let title = format!("ready after {:.2} s", start_us / 1e6);
     report.add(Block::new("next", title, Content::Verbatim(commands)));

@@ -6,8 +6,8 @@ use super::{
 };
 
 /// Lines with such a word, and files that have them. They are lowered with the count, and never raised.
-const LINES: usize = 166;
-const FILES: usize = 38;
+const LINES: usize = 128;
+const FILES: usize = 26;
 /// Files that a failure names.
 const NAMED: usize = 20;
 /// What differs between engines lies here.

@@ -29,6 +29,7 @@ use replimeter_model::{
     load::LoadRecord,
     plan::{CoreUse, Request},
     replication::Mode,
+    shape::form,
     target::Target,
     time::Nanos,
 };
@@ -108,14 +109,14 @@ Examples:
   replimeter backlog
   replimeter backlog --build-up 30s --workers 1,2,4,8 --load mix:8@primary
   replimeter backlog --load insert:8@primary --rate 3000
-  replimeter backlog --sandbox mysql/async:1 --server-option sync_binlog=0
+  replimeter backlog --sandbox async:1 --server-option {flush option}=0
   replimeter backlog --topology cluster.toml --json
 
 Stops the applier of each replica: reads from it are stale until it has caught
 up. At every exit the applier is started again with its former number of
 workers. Writes only to the schema `replimeter`. Your own servers also need the
-privilege to stop a replica's applier: REPLICATION SLAVE ADMIN on MariaDB,
-REPLICATION_SLAVE_ADMIN on MySQL.
+privilege to stop a replica's applier:
+{to stop}.
 
 Terms of the report:
   backlog     transactions that a replica has not applied yet
@@ -137,8 +138,10 @@ Terms of the report:
             command,
             "sandbox",
             "Shape to start, or running sandbox; may be repeated [default: async:1]",
-            "A shape is `[mariadb/|mysql/]MODE:N` with the modes async:N, semi-sync:N and chain:N; its servers are \
-             removed after the run. A running sandbox stays. Several are measured one after another.",
+            &format!(
+                "{}; its servers are removed after the run. A running sandbox stays. Several are measured one after another.",
+                form(|mode| mode != Mode::None && !mode.has_members())
+            ),
         )
     }
 

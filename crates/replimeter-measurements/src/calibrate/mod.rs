@@ -33,6 +33,7 @@ use replimeter_model::{
     plan::{CoreUse, Request},
     replication::Mode,
     sandbox::LinkSpec,
+    shape::form,
     target::Target,
     time::Nanos,
     time_span::TimeSpan,
@@ -104,7 +105,7 @@ impl Measurement for Calibrate {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter calibrate
-  replimeter calibrate --sandbox mysql/async:1 --method poll,wait,tap
+  replimeter calibrate --method poll,wait,tap
   replimeter calibrate --link-delay 0,1ms,10ms --rounds 500 --json
   replimeter calibrate --reference --observers 1,8
 
@@ -136,7 +137,10 @@ Terms of the report:
             command,
             "sandbox",
             "Shape to start: async:N of either engine [default: async:1]",
-            "Such as mysql/async:1; its servers are removed after the run. One per run.",
+            &format!(
+                "{}; its servers are removed after the run. One per run.",
+                form(|mode| mode == Mode::Async)
+            ),
         )
     }
 

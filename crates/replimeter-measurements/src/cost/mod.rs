@@ -63,13 +63,13 @@ Examples:
   # every mode that the servers here support; takes several minutes
   replimeter cost
   replimeter cost --modes none,async,semi-sync --threads 1 --duration 30s
-  replimeter cost --modes mysql/async,group:3 --durability strict
+  replimeter cost --modes async,group:3 --durability strict
   replimeter cost --modes semi-sync,galera --link-delay 0,1ms,10ms --threads 1
   replimeter cost --workload oltp-mix --data-size 100MB --threads 8 --json
   replimeter cost --modes async --self-test
 
 Terms of the report:
-  none     a standalone server without binary log, to which modes are compared
+  none     a standalone server without {log}, to which modes are compared
   added    latency of an operation, or CPU time, above that of the baseline
   × none   throughput relative to `none` of the same server
   block    a counted part of the load on one start (--block-duration)

@@ -74,19 +74,19 @@ impl Measurement for Exposure {
     const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
-  replimeter exposure --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter exposure --primary {scheme}://u@db1/ --replica {scheme}://u@db2/
   replimeter exposure --topology cluster.toml --duration 10m
   replimeter exposure --sandbox async:1 --link-delay 1ms --duration 10s
 
 Terms of the report:
-  exposed  in the primary's binary log and received by no replica: what a crash
+  exposed  in the primary's {log} and received by no replica: what a crash
            of the primary would lose
   age      time since the oldest exposed transaction was logged
   p99      the value not exceeded in 99 % of the time; – after too few polls
 
-Writes nothing on your servers. Needs the binary log and GTIDs on the primary,
-and REPLICATION SLAVE ON *.* there; on the replicas only the privilege to see
-their state: REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL).";
+Writes nothing on your servers. Needs the {log} and {id}s on the primary,
+and {to follow} ON *.* there; on the replicas only the privilege to see
+their state: {to monitor}.";
 
     type Settings = ExposureSettings;
     type Options = ();

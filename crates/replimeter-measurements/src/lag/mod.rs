@@ -65,15 +65,15 @@ impl Measurement for Lag {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter lag --sandbox async:2 --duration 60s --interval 5ms
-  replimeter lag --sandbox mysql/async:1 --method all
+  replimeter lag --sandbox async:1 --method all
   replimeter lag --method tap --writers 8 --interval 100us --duration 30s
   replimeter lag --row-sizes 1000..10000:1000 --rows-per-step 5 --sweeps 20
-  replimeter lag --sandbox async:1 --server-option sync_binlog=1
+  replimeter lag --sandbox async:1 --server-option {flush option}=1
   replimeter lag --sandbox semi-sync:2 --wait-point after-sync --link-delay 1ms
-  replimeter lag --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
+  replimeter lag --sandbox async:1 --sandbox semi-sync:1 --sandbox group:3
   replimeter lag --topology cluster.toml --duration 60s
   replimeter lag --duration 60s --load insert:8@primary --rate 2000
-  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/ --json
+  replimeter lag --primary {scheme}://u@db1/ --replica {scheme}://u@db2/ --json
 
 Terms of the report:
   lag        from a write's acknowledgement (ack) to its visibility on a replica
@@ -88,7 +88,7 @@ Terms of the report:
 Writes only to the schema `replimeter`, which it creates and drops. Privileges:
   primary  CREATE, DROP, INSERT, DELETE, SELECT ON `replimeter`.*
   replica  SELECT ON `replimeter`.*, and to see its state on *.*:
-           REPLICA MONITOR (MariaDB) or REPLICATION CLIENT (MySQL)
+           {to monitor}
 `replimeter doctor` shows what is missing as the GRANT that gives it.";
 
     type Settings = LagSettings;

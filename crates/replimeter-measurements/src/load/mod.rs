@@ -89,7 +89,7 @@ impl Measurement for Load {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter load --workload point-select --threads 1,8,64
-  replimeter load --sandbox mariadb/none --workload update-key --threads auto
+  replimeter load --sandbox none --workload update-key --threads auto
   replimeter load --sandbox async:2 --workload post-insert --workload select
   replimeter load --workload insert --threads 16 --rate 2000 --arrivals poisson
   replimeter load --workload orders.toml --data-size 1GB --keep-data

@@ -26,6 +26,7 @@ use replimeter_model::{
     plan::{CoreUse, Request},
     replication::Mode,
     sandbox::SandboxSpec,
+    shape::form,
     target::Target,
     warning::{Warning, WarningCode},
 };
@@ -81,7 +82,7 @@ Examples:
   # async:1, five crashes
   replimeter loss
   replimeter loss --sandbox semi-sync:1 --crash partition --crashes 20
-  replimeter loss --sandbox mysql/semi-sync:1 --wait-point after-sync
+  replimeter loss --sandbox semi-sync:1 --wait-point after-sync
   replimeter loss --sandbox galera:3 --sandbox group:3 --json
 
 Terms of the report:
@@ -114,8 +115,10 @@ your own primary would lose.";
             with_both_wait_points(command),
             "sandbox",
             "Shape to start; may be repeated [default: async:1]",
-            "A shape is `[mariadb/|mysql/]MODE:N` with the modes async:N, semi-sync:N, chain:N, galera:N and \
-             group:N. Several are measured one after another.",
+            &format!(
+                "{}. Several are measured one after another.",
+                form(|mode| mode != Mode::None)
+            ),
         )
     }
 

@@ -75,7 +75,7 @@ Examples:
   replimeter scale --starts 1 --duration 3s
   # with a fitted law, and its prediction for 5 replicas measured
   replimeter scale --replicas 0..4 --starts 4 --check-prediction
-  replimeter scale --mode mysql/semi-sync --updates --reads all
+  replimeter scale --mode semi-sync --updates --reads all
   # through a web site: HAProxy, two fronts, and ab as the driver
   replimeter scale --through http
   # a fixed share of this machine for each server

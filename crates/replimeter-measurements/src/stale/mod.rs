@@ -67,7 +67,7 @@ impl Measurement for Stale {
     const EXAMPLES: &'static str = "\
 Examples:
   replimeter stale --sandbox galera:3 --writer node1 --reader node2
-  replimeter stale --sandbox async:1 --sandbox galera:3 --sandbox mysql/group:3
+  replimeter stale --sandbox async:1 --sandbox galera:3 --sandbox group:3
   replimeter stale --sandbox galera:3 --rounds 10000 --read-delays 0,1ms,2ms,5ms
   # reads as they are, and reads that wait
   replimeter stale --sandbox galera:3 --read-consistency=off,on

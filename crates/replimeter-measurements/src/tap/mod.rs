@@ -95,17 +95,17 @@ pub(crate) struct Options {
 pub(crate) struct Tap;
 
 impl Measurement for Tap {
-    const ABOUT: &'static str = "Report the lag of real traffic from the binary logs; read-only";
+    const ABOUT: &'static str = "Report the lag of real traffic from the {log}s; read-only";
     const FIGURES: fn() -> Vec<&'static FigureSpec> = figures::specs;
     const EXAMPLES: &'static str = "\
 Examples:
-  replimeter tap --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter tap --primary {scheme}://u@db1/ --replica {scheme}://u@db2/
   replimeter tap --topology cluster.toml --duration 10m --group-by table
   replimeter tap --sandbox work --include shop --exclude shop.sessions
   replimeter tap --topology cluster.toml --stream samples > windows.jsonl
 
 Terms of the report:
-  lag        from the arrival of a transaction from the primary's binary log to
+  lag        from the arrival of a transaction from the primary's {log} to
              its arrival from the replica's
   matched    transactions that arrived from both logs: these have a lag
   pending    not yet arrived from the replica
@@ -113,8 +113,8 @@ Terms of the report:
              with a connection
   floor      the same for the primary followed twice: the method's own error
 
-Writes nothing on any server. Needs binary logs and GTIDs on the primary and on
-every replica, and the privilege REPLICATION SLAVE ON *.*; `replimeter doctor`
+Writes nothing on any server. Needs {log}s and {id}s on the primary and on
+every replica, and the privilege {to follow} ON *.*; `replimeter doctor`
 shows missing ones. Without --duration, Ctrl-C ends the run regularly.";
 
     type Settings = TapSettings;

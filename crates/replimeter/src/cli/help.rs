@@ -2,7 +2,12 @@
 
 use std::io::IsTerminal;
 
-use clap::Command;
+use clap::{
+    Command,
+    builder::{Resettable, StyledStr},
+};
+use replimeter_engine::help;
+use replimeter_model::shape::form;
 use replimeter_run::options::{one_target, with_help};
 
 /// The width of lines when standard output is no terminal.
@@ -37,9 +42,9 @@ To begin:
   # a first measurement: starts two servers, removes them afterwards
   replimeter lag
   # can your servers be measured? writes nothing, asks for the password
-  replimeter doctor --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter doctor --primary {scheme}://u@db1/ --replica {scheme}://u@db2/
   # their lag; writes only to the schema `replimeter`, and drops it
-  replimeter lag --primary mysql://u@db1/ --replica mysql://u@db2/
+  replimeter lag --primary {scheme}://u@db1/ --replica {scheme}://u@db2/
 
 `replimeter COMMAND --help` explains a command, its options and its report.";
 
@@ -49,7 +54,7 @@ Environment:
   REPLIMETER_NODE_PASSWORD  Password for one of your servers, by its name:
                             REPLIMETER_PRIMARY_PASSWORD, _REPLICA1_, _NODE1_ …
   REPLIMETER_PASSWORD       Password for all of your servers
-  MYSQL_PWD                 The same, if REPLIMETER_PASSWORD is not set
+  {password}                 The same, if REPLIMETER_PASSWORD is not set
   USER, LOGNAME             User, if neither URL nor option file names one
   HOME                      Directory of the option file .my.cnf
   REPLIMETER_HOME           Private directory of sandboxes and added servers
@@ -74,6 +79,23 @@ Exit codes:
 /// Returns the text below the commands in the long help.
 pub(super) fn all_of_it() -> String {
     format!("{BEGIN}\n\n{REFERENCE}")
+}
+
+/// Returns a command, with those below it, whose help has the words of the engines.
+pub(super) fn filled(command: Command) -> Command {
+    let words = |text: &StyledStr| help::filled(&text.to_string()).into();
+    let text = |text: Option<&StyledStr>| Resettable::from(text.map(words));
+    let texts = [
+        command.get_about(),
+        command.get_after_help(),
+        command.get_after_long_help(),
+    ];
+    let [about, short, long] = texts.map(text);
+    command
+        .about(about)
+        .after_help(short)
+        .after_long_help(long)
+        .mut_subcommands(filled)
 }
 
 /// Returns the program with its commands grouped by purpose in its help.
@@ -113,8 +135,10 @@ pub(super) fn with_target(command: Command) -> Command {
             command,
             "sandbox",
             "Shape to start, or running sandbox; may be repeated [default: the plan's]",
-            "A shape is `[mariadb/|mysql/]MODE:N` with the modes none, async:N, semi-sync:N, chain:N, galera:N and \
-             group:N. Like the URLs of your servers, it replaces the plan's target.",
+            &format!(
+                "{}. Like the URLs of your servers, it replaces the plan's target.",
+                form(|_| true)
+            ),
         ),
         _ => command,
     }
@@ -460,6 +484,20 @@ mod tests {
             }
         }
         assert!(count > 60, "{count} examples");
+    }
+
+    #[test]
+    fn every_placeholder_in_a_help_is_known() {
+        for command in super::super::tests::all(&command(registry())) {
+            let texts = [command.get_after_help(), command.get_after_long_help()];
+            for text in texts.into_iter().flatten() {
+                let text = text.to_string();
+                let braces = text.split('{').filter_map(|rest| rest.split_once('}'));
+                let mut words = braces.map(|(word, _)| word);
+                let left = words.find(|word| !word.contains(|letter: char| "=\n".contains(letter)));
+                assert_eq!(left, None, "{}", command.get_name());
+            }
+        }
     }
 
     /// Returns the lines of a help between two others, without their indent.

@@ -69,7 +69,7 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
             }
             _ => help::with_target(command),
         });
-    help::wrapped(help::grouped(all))
+    help::wrapped(help::grouped(help::filled(all)))
 }
 
 /// Reads a command line.
@@ -151,19 +151,19 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  replimeter doctor --primary mysql://u@db1/ --replica mysql://u@db2/
-  replimeter doctor --node mysql://u@n1/ --node mysql://u@n2/ --json
+  replimeter doctor --primary {scheme}://u@db1/ --replica {scheme}://u@db2/
+  replimeter doctor --node {scheme}://u@n1/ --node {scheme}://u@n2/ --json
   replimeter doctor --topology cluster.toml
   replimeter doctor --sandbox work
 
 A topology file (role and source are optional: they are found out):
   [[node]]
   name = \"db1\"
-  url = \"mysql://probe@db1/\"
+  url = \"{scheme}://probe@db1/\"
   role = \"primary\"
   [[node]]
   name = \"db2\"
-  url = \"mysql://probe@db2/\"
+  url = \"{scheme}://probe@db2/\"
   source = \"db1\"
 
 Writes nothing and takes no lock. A missing privilege is shown as the GRANT that

@@ -30,7 +30,7 @@ impl ReproduceExtent {
   replimeter reproduce --experiments 1,3 --run-dir again
 
 Starts its own servers for each experiment, and removes them. What cannot be
-started here (a Galera cluster without Galera, MySQL where it is not installed)
+started here (with an engine, or a library of a cluster, that is not installed)
 is left out and named. The report names the sources.")]
 pub(crate) struct ReproduceArgs {
     /// Size of the experiments

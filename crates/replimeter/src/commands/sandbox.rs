@@ -11,7 +11,7 @@ use std::{
 };
 
 use replimeter_engine::{
-    Connections, Node, ServerError, Session, membership::ClusterState,
+    Connections, Node, ServerError, Session, help::CLIENT, membership::ClusterState,
     option_file::PASSWORD_VARIABLE, source::SourceError,
 };
 use replimeter_model::{
@@ -180,7 +180,7 @@ fn spec(target: &TargetSettings) -> Result<SandboxSpec, CliError> {
 
 fn show_new(managed: &ManagedSandbox, form: OutputForm) -> Result<(), CliError> {
     let listed = listed(&NamedSandbox::Running(Box::new(managed.clone())));
-    let report = sandboxes::started(&listed, managed.record().start_us);
+    let report = sandboxes::started(&listed, managed.record().start_us, CLIENT);
     show(form, &report, || vec![listed])
 }
 

@@ -11,7 +11,7 @@ use replimeter_stats::trial::MAX_PAIRS;
 #[command(after_long_help = "\
 Examples:
   replimeter lag --sandbox async:1 --dry-run > before.toml
-  replimeter lag --sandbox async:1 --server-option sync_binlog=0 \\
+  replimeter lag --sandbox async:1 --server-option {flush option}=0 \\
     --dry-run > after.toml
   replimeter trial before.toml after.toml
   # at most three minutes, and exit code 1 if the median lag is worse
