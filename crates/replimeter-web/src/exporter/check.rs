@@ -8,7 +8,7 @@ use replimeter_render::figures::time;
 use serde::Serialize;
 use url::form_urlencoded;
 
-use super::{Published, PublishedLag, PublishedReplica};
+use super::{Published, PublishedLag, PublishedReplica, STORES};
 
 /// Names in an answer, at most.
 const MAX_NAMES: usize = 20;
@@ -242,7 +242,7 @@ pub(super) fn freno(
         return refuse(StatusCode::EXPECTATION_FAILED, "no app indicated");
     }
     let replicas = match named(published, store) {
-        _ if kind != "mysql" => None,
+        _ if kind != STORES => None,
         Ok(replica) => Some(slice::from_ref(replica)),
         Err(_) => (store == "all" || store == target).then_some(&*published.replicas),
     };

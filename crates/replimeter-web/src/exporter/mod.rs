@@ -42,6 +42,8 @@ use crate::{
 const THREADS: &str = "exporter";
 /// Time after which the page asks for a newer one.
 const RELOAD_S: u32 = 5;
+/// The kind of all stores in freno's route.
+const STORES: &str = "mysql";
 const ROUTES: &str =
     "there are /, /metrics, /check?replica=NAME&max-lag=TIME and /check/APP/mysql/STORE";
 
