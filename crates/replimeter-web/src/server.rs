@@ -87,7 +87,7 @@ pub(crate) type Answer = Response<Full<Bytes>>;
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// What follows the `?`, encoded; "" if there is none.
+    /// What follows the `?`, encoded; "" without one.
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,

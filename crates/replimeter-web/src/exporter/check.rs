@@ -8,7 +8,7 @@ use replimeter_render::figures::time;
 use serde::Serialize;
 use url::form_urlencoded;
 
-use super::{Published, PublishedLag, PublishedReplica, STORES};
+use super::{Published, PublishedLag, PublishedReplica};
 
 /// Names in an answer, at most.
 const MAX_NAMES: usize = 20;
@@ -80,7 +80,7 @@ impl Question {
     }
 }
 
-/// Returns the replica of this name, or the line that there is none.
+/// Returns the replica of this name, or a line with the names that exist.
 pub(super) fn named<'a>(
     published: &'a Published,
     name: &str,
@@ -217,18 +217,20 @@ pub(super) struct FrenoAnswer {
     message: String,
 }
 
-/// The path of freno's check: the application, the kind of the store, and its name.
-pub(super) fn freno_path(path: &str) -> Option<[&str; 3]> {
+/// Returns the application and the store of a path of freno's check. The type between them, of which freno has only one, is
+/// not compared.
+pub(super) fn freno_path(path: &str) -> Option<[&str; 2]> {
     let mut parts = path.strip_prefix("/check/")?.split('/');
-    let path = [parts.next()?, parts.next()?, parts.next()?];
-    parts.next().is_none().then_some(path)
+    let (application, _, store) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_all = parts.next().is_none();
+    is_all.then_some([application, store])
 }
 
 /// Answers as freno does, which calls a set of replicas a store: 404 for a store that is not known, 417 without an application, and 500 for a lag that is not.
 pub(super) fn freno(
     published: &Published,
     target: &str,
-    [application, kind, store]: [&str; 3],
+    [application, store]: [&str; 2],
     threshold: TimeSpan,
 ) -> FrenoAnswer {
     let answer = |status: StatusCode, value: Duration, message: &str| FrenoAnswer {
@@ -242,7 +244,6 @@ pub(super) fn freno(
         return refuse(StatusCode::EXPECTATION_FAILED, "no app indicated");
     }
     let replicas = match named(published, store) {
-        _ if kind != STORES => None,
         Ok(replica) => Some(slice::from_ref(replica)),
         Err(_) => (store == "all" || store == target).then_some(&*published.replicas),
     };

@@ -42,10 +42,8 @@ use crate::{
 const THREADS: &str = "exporter";
 /// Time after which the page asks for a newer one.
 const RELOAD_S: u32 = 5;
-/// The kind of all stores in freno's route.
-const STORES: &str = "mysql";
 const ROUTES: &str =
-    "there are /, /metrics, /check?replica=NAME&max-lag=TIME and /check/APP/mysql/STORE";
+    "there are /, /metrics, /check?replica=NAME&max-lag=TIME and /check/APP/TYPE/STORE";
 
 /// What an exporter answers.
 #[derive(Clone, Debug)]
@@ -318,7 +316,7 @@ impl Site {
     }
 
     /// Answers a client of freno.
-    fn freno(&self, path: [&str; 3], published: &Published) -> Result<Answer, String> {
+    fn freno(&self, path: [&str; 2], published: &Published) -> Result<Answer, String> {
         let found = freno(published, &self.target, path, self.max_lag);
         let text = serde_json::to_string(&found).map_err(|error| error.to_string())?;
         let status = StatusCode::from_u16(found.status_code).map_err(|error| error.to_string())?;

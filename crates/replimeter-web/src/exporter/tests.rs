@@ -305,7 +305,6 @@ fn freno_clients_get_the_codes_of_freno() {
         ("/check/app/mysql/async:7", 429, 4.0, "replica3"),
         ("/check/app/mysql/replica9", 200, 0.0, ""),
         ("/check/app/mysql/main1", 404, 0.0, "No such metric"),
-        ("/check/app/postgres/replica1", 404, 0.0, "No such metric"),
         ("/check//mysql/replica1", 417, 0.0, "no app indicated"),
     ] {
         let got = get(&exporter, path);

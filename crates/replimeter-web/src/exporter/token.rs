@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 4096;
 pub struct TokenError {
     /// What is wrong, with the file.
     pub message: String,
-    /// How to mend it.
+    /// How to repair it.
     pub hint: String,
 }
 
