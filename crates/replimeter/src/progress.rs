@@ -26,11 +26,11 @@ impl StatusLine {
 
     /// Shows a step without an amount.
     pub(crate) fn say(&self, text: impl Into<String>) {
+        self.bar.set_message(plain(&text.into()));
         if self.bar.is_finished() {
             // It was cleared for a prompt, and is needed again.
             self.bar.reset();
         }
-        self.bar.set_message(plain(&text.into()));
     }
 
     /// Shows the progress of a run: with a bar if the total is known.
