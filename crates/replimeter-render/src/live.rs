@@ -39,7 +39,7 @@ pub struct LiveRow {
     pub keys: Vec<Option<f64>>,
     /// The newest values of its main figure, oldest first, in µs; null where it was not known.
     pub trend: Vec<Option<f64>>,
-    /// More about it, as a name and a text each: for the view of one server.
+    /// All about it, as a name and a text each: for the view of one server.
     pub details: Vec<(&'static str, String)>,
 }
 

@@ -143,17 +143,14 @@ fn servers(state: &mut ScreenState, width: usize, room: usize, colors: bool) -> 
     lines
 }
 
-/// Returns one server: its cells, its trend, its details and its changes.
+/// Returns one server: its details, its trend and its changes.
 fn server(state: &ScreenState, width: usize, colors: bool) -> Lines {
     let Some(row) = state.server() else {
         return vec![("This server is no longer watched.".to_owned(), Style::new())];
     };
-    let columns = state.now.view.columns.iter();
-    let cells = columns.map(|column| column.title).zip(&row.cells);
-    let details = row.details.iter().map(|(name, text)| (*name, text));
-    let wide = cells.clone().chain(details.clone());
-    let wide = wide.map(|(name, _)| wide_of(name)).max().unwrap_or(0);
-    let line = |(name, text): (&str, &String)| {
+    let wide = row.details.iter().map(|(name, _)| wide_of(name));
+    let wide = wide.max().unwrap_or(0);
+    let line = |(name, text): &(&str, String)| {
         let name = fit(name, wide, false);
         (format!("  {name}  {}", inert(text)), Style::new())
     };
@@ -162,7 +159,7 @@ fn server(state: &ScreenState, width: usize, colors: bool) -> Lines {
         mark,
         style(row.attention, colors).add_modifier(Modifier::BOLD),
     )];
-    lines.extend(cells.map(line));
+    lines.extend(row.details.iter().map(line));
     if let Some(largest) = largest(&row.trend) {
         let title = format!(
             "  trend, at most {}, the newest at the right",
@@ -176,10 +173,12 @@ fn server(state: &ScreenState, width: usize, colors: bool) -> Lines {
                 .map(|line| (format!("  {line}"), Style::new())),
         );
     }
-    lines.extend(details.map(line));
+    let in_name = |letter: char| letter.is_alphanumeric() || "-_".contains(letter);
     let names = |change: &&LiveChange| {
-        let part = |letter: char| letter.is_whitespace() || ",:;".contains(letter);
-        change.text.split(part).any(|word| word == row.name)
+        let parts = change.text.split(&row.name).collect::<Vec<_>>();
+        parts
+            .windows(2)
+            .any(|around| !around[0].ends_with(in_name) && !around[1].starts_with(in_name))
     };
     let own: Vec<&LiveChange> = state.changes().into_iter().filter(names).collect();
     lines.push((String::new(), Style::new()));

@@ -40,7 +40,7 @@ pub(crate) struct LiveTerminal(Mutex<Option<Tty>>);
 
 struct Tty {
     file: Arc<OwnedFd>,
-    /// Its settings before the screen; known while it is on the screen's page.
+    /// Its settings before the screen; known until it is left.
     before: Option<Termios>,
     is_entered: bool,
     /// Whether the process is about to be suspended.
@@ -70,16 +70,20 @@ pub(super) fn open_terminal() -> io::Result<OwnedFd> {
     Ok(open("/dev/tty", flags, Mode::empty())?)
 }
 
-/// Waits until the terminal has keys, or takes bytes.
+/// Waits until the terminal has keys or, if there are bytes to write, takes some.
 pub(super) fn wait(file: &OwnedFd, to_write: bool, limit: Duration) {
-    let mut flags = PollFlags::IN;
-    flags.set(PollFlags::OUT, to_write);
+    let mut events = PollFlags::IN;
+    events.set(PollFlags::OUT, to_write);
+    wait_for(file, events, limit);
+}
+
+/// Waits for less than a second. A signal ends the wait too.
+fn wait_for(file: &OwnedFd, events: PollFlags, limit: Duration) {
     let limit = Timespec {
         tv_sec: 0,
         tv_nsec: i64::from(limit.subsec_nanos()),
     };
-    // A signal ends the wait too.
-    let _ = poll(&mut [PollFd::new(file, flags)], Some(&limit));
+    let _ = poll(&mut [PollFd::new(file, events)], Some(&limit));
 }
 
 /// Returns the bytes of the keys that were pressed; empty if there are none.
@@ -218,12 +222,9 @@ impl Tty {
 
     /// Restores the terminal, unless a shell has done so and uses it.
     fn leave(&mut self) {
-        let before = self.before.take();
-        if !std::mem::take(&mut self.is_entered) || !self.is_in_foreground() {
-            return;
-        }
-        self.write_soon(LEAVE);
-        if let Some(before) = before {
+        self.is_entered = false;
+        if let Some(before) = self.before.take().filter(|_| self.is_in_foreground()) {
+            self.write_soon(LEAVE);
             let _ = tcsetattr(&self.file, OptionalActions::Now, &before);
         }
     }
@@ -242,11 +243,7 @@ impl Tty {
             if bytes.is_empty() {
                 return;
             }
-            let limit = Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(PATIENCE.0.subsec_nanos()),
-            };
-            let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], Some(&limit));
+            wait_for(&self.file, PollFlags::OUT, PATIENCE.0);
         }
     }
 }
