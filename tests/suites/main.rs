@@ -50,6 +50,7 @@ mod unix_socket;
 mod usage;
 mod versions;
 mod watch;
+mod watch_screen;
 
 use std::process::ExitCode;
 
@@ -109,7 +110,8 @@ const GROUPS: &[(&str, &[Test])] = groups![
     unix_socket,
     usage,
     versions,
-    watch
+    watch,
+    watch_screen
 ];
 
 fn main() -> ExitCode {
