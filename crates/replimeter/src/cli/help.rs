@@ -65,6 +65,8 @@ Environment:
                             ../lib/replimeter]
   PATH                      Directories to search for servers
   TMPDIR                    Directory of temporary files [default: /tmp]
+  TERM                      Terminal; the screen of watch needs one, not dumb
+  NO_COLOR                  No colors on the screen of watch, if not empty
   REPLIMETER_RECORD, REPLIMETER_FAULT   Only for tests of Replimeter
 
 Exit codes:
