@@ -400,8 +400,8 @@ fn only_given_host_names_are_answered() {
     ] {
         let got = send(&exporter, "GET", "/metrics", &format!("Host: {host}\r\n"));
         assert_eq!(got.status, status, "{host}");
-        let names_mend = got.body.contains("--allow-host");
-        assert_eq!(names_mend, status == 421, "{host}: {}", got.body);
+        let names_option = got.body.contains("--allow-host");
+        assert_eq!(names_option, status == 421, "{host}: {}", got.body);
     }
 }
 
