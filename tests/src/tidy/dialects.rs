@@ -6,8 +6,8 @@ use super::{
 };
 
 /// Lines with such a word, and files that have them. They are lowered with the count, and never raised.
-const LINES: usize = 125;
-const FILES: usize = 25;
+const LINES: usize = 123;
+const FILES: usize = 24;
 /// Files that a failure names.
 const NAMED: usize = 20;
 /// What differs between engines lies here.
