@@ -21,6 +21,8 @@ const TREND: (usize, usize) = (8, 60);
 const IMPORTANT: usize = 4;
 /// Rows of a server's trend.
 const CHART: usize = 4;
+/// Lines of the summary.
+const SUMMARY: usize = 3;
 /// Below this width, there is no time.
 const NARROW: usize = 30;
 /// From this height on, the title has a line of its own.
@@ -73,7 +75,7 @@ pub(super) fn inert(text: &str) -> String {
         .replace(controls_terminal, "\u{fffd}")
 }
 
-/// Returns the title with the time, and the summary: in one line if there are few.
+/// Returns the title with the time, and the summary; only the summary if there are few lines.
 fn head(state: &ScreenState, width: usize, height: usize) -> Lines {
     let view = &state.now.view;
     let time = match width {
@@ -86,7 +88,11 @@ fn head(state: &ScreenState, width: usize, height: usize) -> Lines {
         return vec![(fit(&summary, left, false) + &time, Modifier::BOLD.into())];
     }
     let title = fit(&inert(&view.title), left, false) + &time;
-    vec![(title, Style::new()), (summary, Modifier::BOLD.into())]
+    let summary = wrapped(&summary, width).into_iter().take(SUMMARY);
+    let summary = summary.map(|line| (line, Modifier::BOLD.into()));
+    std::iter::once((title, Style::new()))
+        .chain(summary)
+        .collect()
 }
 
 fn last_line(state: &ScreenState) -> String {
@@ -354,6 +360,22 @@ fn style(attention: Attention, colors: bool) -> Style {
 /// Returns the number of columns that a text takes.
 fn wide_of(text: &str) -> usize {
     Span::raw(text).width()
+}
+
+/// Returns the lines of a text, broken between words; a longer word is cut.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if wide_of(line) + 1 + wide_of(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// Returns a text cut or filled to a width.

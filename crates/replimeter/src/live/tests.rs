@@ -308,7 +308,10 @@ fn screen_of_any_size_shows_what_fits() {
     let summary = "1 of 3 replicas is blocked";
     assert!(lines(&mut state, 80, 1)[0].starts_with(summary));
     let narrow = lines(&mut state, 10, 24);
-    assert_eq!(narrow[1..4], ["1 of 3 rep", "  server", ">!replica2"]);
+    assert_eq!(
+        narrow[1..6],
+        ["1 of 3", "replicas", "is blocked", "  server", ">!replica2"]
+    );
 }
 
 #[test]
