@@ -42,3 +42,4 @@ pub mod time;
 pub mod time_span;
 pub mod trial;
 pub mod warning;
+pub mod watch_once;

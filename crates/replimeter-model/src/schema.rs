@@ -14,6 +14,7 @@ use crate::{
     sandboxes::{SANDBOXES_SCHEMA, SandboxesDocument},
     servers::{SERVERS_SCHEMA, ServersDocument},
     trial::{TRIAL_SCHEMA, TrialDocument},
+    watch_once::{WATCH_ONCE_SCHEMA, WatchOnceDocument},
 };
 
 /// Measurements that plans are for.
@@ -23,7 +24,7 @@ pub const PLAN: &str = "plan";
 pub type NamedSchema = (&'static str, fn() -> Value);
 
 /// Returns the documents that do not belong to a measurement.
-pub const OTHERS: [NamedSchema; 7] = [
+pub const OTHERS: [NamedSchema; 8] = [
     ("compare", || {
         document::<CompareDocument>(COMPARE_SCHEMA, &[])
     }),
@@ -37,6 +38,9 @@ pub const OTHERS: [NamedSchema; 7] = [
     }),
     ("sandboxes", || {
         document::<SandboxesDocument>(SANDBOXES_SCHEMA, &[])
+    }),
+    ("watch-once", || {
+        document::<WatchOnceDocument>(WATCH_ONCE_SCHEMA, &[])
     }),
     ("manifest", || document::<Manifest>(MANIFEST_SCHEMA, &[])),
 ];

@@ -30,7 +30,7 @@ pub use self::{
     event::{Event, Flow, Observer, Observers, Progress, ProgressDetail, Stage},
     measurement::{
         Concluded, Document, Finished, Histograms, Leading, Measurement, Plan, RunContext, RunEnd,
-        outcome_of, to_measure,
+        RunSurroundings, outcome_of, to_measure,
     },
     recorded::{
         Recorded, complete, incomplete_hint, of_files, read_json, read_manifest, read_value,

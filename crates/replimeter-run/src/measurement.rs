@@ -6,7 +6,7 @@ mod cores;
 mod end;
 mod reached;
 
-use std::path::Path;
+use std::{path::Path, sync::atomic::AtomicBool};
 
 use clap::{Arg, Args, Command};
 use replimeter_model::{
@@ -32,16 +32,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
     advice::outcome_of,
-    context::{RunContext, to_measure},
+    context::{RunContext, RunSurroundings, to_measure},
     end::RunEnd,
 };
-pub(super) use self::{
-    advice::with_advice,
-    context::{RunSurroundings, plan_text},
-    end::LastCall,
-};
+pub(super) use self::{advice::with_advice, context::plan_text, end::LastCall};
 use crate::{
-    cli_error::{CliError, FailureKind},
+    cli_error::{CliError, FailureKind, unexpected},
     dry_run::PlanEffects,
     figures::{FigureSpec, Figures, SampleFile, StatedFigures},
     options::{CommandLineSettings, OutputArgs},
@@ -124,6 +120,18 @@ pub trait Measurement: Sized + 'static {
         effects: &mut PlanEffects<'_>,
         request: &Request<Self::Settings>,
     ) -> Result<(), CliError>;
+
+    /// Answers without a run, for a command with the option `once`.
+    ///
+    /// # Errors
+    /// When the answer is no, or not known.
+    fn once(
+        _request: &Request<Self::Settings>,
+        _surroundings: &mut RunSurroundings<'_>,
+        _stop: &AtomicBool,
+    ) -> Result<(), CliError> {
+        Err(unexpected("it has no such option"))
+    }
 
     /// Measures, and passes calls to the context.
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError>;

@@ -131,7 +131,7 @@ pub trait PlannedRun {
     /// Returns the effects of the run, as comments of such a file.
     fn effects(&self, output: &OutputArgs) -> Result<String, CliError>;
 
-    /// Runs it.
+    /// Runs it, or answers without a run if that is asked for.
     fn carry_out(
         &self,
         given: &CommandLineSettings,
@@ -205,6 +205,7 @@ impl<M: Measurement> Entry for RegisteredMeasurement<M> {
             },
         };
         given.settings = table;
+        given.once = matches!(matches.try_get_one("once"), Ok(Some(true)));
         given.output = OutputArgs::from_arg_matches(matches).map_err(|error| unwritable(&error))?;
         Ok(given)
     }
@@ -370,12 +371,15 @@ impl<M: Measurement> PlannedRun for ReadyRun<M> {
         stop: &AtomicBool,
     ) -> Result<(), CliError> {
         let mut servers = (host.servers)(given, self.0.target.defaults_file.clone());
-        let surroundings = RunSurroundings {
+        let mut surroundings = RunSurroundings {
             servers: servers.as_mut(),
             host,
             output: &given.output,
             warnings: given.warnings.clone(),
         };
+        if given.once {
+            return M::once(&self.0, &mut surroundings, stop);
+        }
         driver::run::<M>(&self.0, surroundings, M::options(given), stop)
     }
 }

@@ -2,6 +2,7 @@
 
 mod history;
 mod monitor;
+pub mod once;
 mod poller;
 mod recent;
 pub mod results;
@@ -15,23 +16,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{Node, source::Member};
+use replimeter_engine::source::Member;
 use replimeter_model::{manifest::ServerRecord, target::Role};
 
 use self::{
     monitor::Monitor,
-    poller::{Poller, RecordedFacts},
+    poller::Poller,
     results::{WatchChange, WatchRound},
     settings::WatchPlan,
 };
 use crate::{Listener, MeasureError, clock::Clock};
 
-/// Longest time for one answer.
-const MAX_ANSWER: Duration = Duration::from_secs(5);
 /// Polls after which the servers are recorded; one that answers later is not.
 const RECORDED_AFTER: u64 = 3;
-/// Servers whose variables are recorded; of more, they would take too much memory.
-const MAX_RECORDED: usize = 50;
 /// How long the end of the watch may take to be noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Stack of a thread that asks a server: there may be a thousand of them.
@@ -58,15 +55,9 @@ pub fn run(
     clock: &Clock,
     listener: &mut Listener<'_, Event>,
 ) -> Result<(), MeasureError> {
-    let declared = |member: &Member| member.role == Some(Role::Primary);
-    let primary = members.iter().position(declared).or(Some(0));
     let names = members.iter().map(|member| member.node.name.clone());
     let began = clock.now();
-    let mut monitor = Monitor::new(names, primary, plan, began);
-    let recorded = match members.len() {
-        few if few <= MAX_RECORDED => RecordedFacts::All,
-        _ => RecordedFacts::WithoutVariables,
-    };
+    let mut monitor = Monitor::new(names, declared_primary(members), plan, began);
     let (sender, news) = mpsc::channel();
     let ticks = Ticks {
         began: Instant::now(),
@@ -78,19 +69,9 @@ pub fn run(
         for (server, member) in members.iter().enumerate() {
             let (end, ended) = mpsc::channel();
             ends.push(end);
-            let poller = Poller {
-                server,
-                node: Node {
-                    answer: MAX_ANSWER.min(member.node.answer),
-                    ..member.node.clone()
-                },
-                ticks,
-                recorded: Some(recorded),
-            };
+            let poller = Poller::new(server, &member.node, ticks);
             let sender = sender.clone();
-            thread::Builder::new()
-                .name("watch".to_owned())
-                .stack_size(STACK)
+            poller_thread()
                 .spawn_scoped(scope, move || poller.run(&ended, &sender, clock))
                 .map_err(|_| MeasureError::Thread)?;
         }
@@ -188,4 +169,16 @@ impl Round {
         self.ends = self.ticks.after(Instant::now()) + self.ticks.interval / 2;
         self.awaited.clone_from(&self.answers);
     }
+}
+
+/// Returns the server that is declared to take the writes, or the first one.
+fn declared_primary(members: &[Member]) -> Option<usize> {
+    let declared = |member: &Member| member.role == Some(Role::Primary);
+    members.iter().position(declared).or(Some(0))
+}
+
+fn poller_thread() -> thread::Builder {
+    thread::Builder::new()
+        .name("watch".to_owned())
+        .stack_size(STACK)
 }

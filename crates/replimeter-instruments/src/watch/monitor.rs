@@ -12,7 +12,8 @@ use replimeter_engine::{
 };
 use replimeter_model::{engine::Engine, time::Nanos};
 
-use self::server::{Watched, no_position, of_member, replication};
+use self::server::Watched;
+pub(super) use self::server::{no_position, of_member, replication};
 use super::{
     history::{AnswerTime, LagBound, Noted, PositionHistory},
     recent::RecentMax,
@@ -31,6 +32,19 @@ pub(super) struct Answer {
     pub(super) uptime: Option<Duration>,
     /// The replicas that are connected to it, if it was asked.
     pub(super) replicas: Option<Vec<ConnectedReplica>>,
+}
+
+impl Answer {
+    /// Returns what it says about who takes the writes.
+    pub(super) fn reported(&self, index: usize) -> Reported<'_> {
+        let member = self.reading.member.as_ref();
+        Reported {
+            index,
+            identity: self.identity.as_ref(),
+            channels: self.reading.channels.as_deref().ok(),
+            member: member.and_then(|member| member.state.as_ref()),
+        }
+    }
 }
 
 /// The states of all servers.
@@ -180,13 +194,7 @@ impl Monitor {
         let reported: Vec<Reported<'_>> = fresh
             .filter_map(|index| {
                 let (_, answer) = self.servers[index].last.as_ref()?;
-                let member = answer.reading.member.as_ref();
-                Some(Reported {
-                    index,
-                    identity: answer.identity.as_ref(),
-                    channels: answer.reading.channels.as_deref().ok(),
-                    member: member.and_then(|member| member.state.as_ref()),
-                })
+                Some(answer.reported(index))
             })
             .collect();
         let found = roles::primary(&reported, self.primary);

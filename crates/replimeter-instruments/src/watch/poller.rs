@@ -17,6 +17,8 @@ use replimeter_model::{manifest::ServerRecord, random::Random};
 use super::{Ticks, history::AnswerTime, monitor::Answer};
 use crate::clock::Clock;
 
+/// Longest time for one answer.
+const MAX_ANSWER: Duration = Duration::from_secs(5);
 /// Interval between questions for the replicas that are connected to a server.
 const REPLICAS: Duration = Duration::from_secs(30);
 /// Longest pause between attempts to connect.
@@ -24,18 +26,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(15);
 
 /// The connection to one server.
 pub(super) struct Poller {
-    pub(super) server: usize,
-    pub(super) node: Node,
-    pub(super) ticks: Ticks,
-    /// What is recorded of the server; `None` once it was.
-    pub(super) recorded: Option<RecordedFacts>,
-}
-
-/// What is recorded of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecordedFacts {
-    All,
-    WithoutVariables,
+    server: usize,
+    node: Node,
+    ticks: Ticks,
+    /// Whether the server was recorded.
+    is_recorded: bool,
 }
 
 /// An answer, or why it is missing.
@@ -57,6 +52,21 @@ struct Connection {
 }
 
 impl Poller {
+    /// Creates one of the server with this number.
+    pub(super) fn new(server: usize, node: &Node, ticks: Ticks) -> Self {
+        let answer = MAX_ANSWER.min(node.answer);
+        let node = Node {
+            answer,
+            ..node.clone()
+        };
+        Self {
+            server,
+            node,
+            ticks,
+            is_recorded: false,
+        }
+    }
+
     /// Asks until the sender of `end` is dropped.
     pub(super) fn run(mut self, end: &Receiver<()>, news: &Sender<News>, clock: &Clock) {
         let mut random = Random::numbered(self.server as u64);
@@ -88,11 +98,16 @@ impl Poller {
     fn ask(&mut self, connection: &mut Option<Connection>, clock: &Clock) -> News {
         let mut asked = clock.now();
         let mut record = None;
-        let answer = match connection.take().map_or_else(|| self.open(&mut record), Ok) {
+        let answer = match connection.take().map_or_else(|| self.open(), Ok) {
             Err(error) => Err(error),
             Ok(opened) => {
                 asked = clock.now();
-                connection.insert(opened).ask(&self.node)
+                let connection = connection.insert(opened);
+                if !std::mem::replace(&mut self.is_recorded, true) {
+                    let facts = &connection.reader.facts;
+                    record = Some(Box::new(facts.record(&connection.session)));
+                }
+                connection.ask(&self.node)
             }
         };
         News {
@@ -107,20 +122,11 @@ impl Poller {
     }
 
     /// Connects, also to another server than before: an address may lead to another one after a failover.
-    fn open(&mut self, record: &mut Option<Box<ServerRecord>>) -> Result<Connection, ServerError> {
+    fn open(&mut self) -> Result<Connection, ServerError> {
         self.node.identity = RecordedIdentity::default();
         let mut session = Session::open_again(&self.node)?;
-        let reader = Reader::new(&mut session, |session, facts| {
-            if let Some(of) = self.recorded.take() {
-                let mut all = facts.record(session);
-                if of == RecordedFacts::WithoutVariables {
-                    all.variables.clear();
-                }
-                *record = Some(Box::new(all));
-            }
-        })?;
         Ok(Connection {
-            reader,
+            reader: Reader::new(&mut session)?,
             session,
             is_new: true,
             replicas_due: Instant::now(),

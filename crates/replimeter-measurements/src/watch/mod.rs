@@ -5,13 +5,14 @@ mod figures;
 mod gathered;
 mod live;
 mod metrics;
+mod once;
 mod report;
 mod samples;
 mod serve;
 
-use std::path::Path;
+use std::{path::Path, sync::atomic::AtomicBool};
 
-use clap::Command;
+use clap::{Args, Command};
 use replimeter_engine::source::{Member, Servers};
 use replimeter_instruments::{
     Listener,
@@ -24,11 +25,11 @@ use replimeter_instruments::{
 use replimeter_model::plan::Request;
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Concluded, Finished, Measurement, RunContext,
+    self as run, Concluded, Finished, Measurement, RunContext, RunSurroundings,
     cli_error::{CliError, unexpected},
     dry_run::PlanEffects,
     figures::{FigureSpec, StatedFigures},
-    options::one_target,
+    options::{OutputArgs, one_target},
     to_measure,
 };
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,7 @@ Examples:
   replimeter watch --topology cluster.toml
   replimeter watch --topology cluster.toml --listen 127.0.0.1:9404
   replimeter watch --sandbox async:2 --link-delay 20ms --duration 1m
+  replimeter watch --topology cluster.toml --once --max-lag 5s
 
 States:
   in-step   applies what the primary writes, within --max-lag
@@ -82,6 +84,18 @@ clock is read. Without --duration, Ctrl-C ends the watch regularly.";
 
     fn target(command: Command) -> Command {
         one_target(command)
+    }
+
+    fn output(command: Command) -> Command {
+        once::with_option(OutputArgs::augment_args(command))
+    }
+
+    fn once(
+        request: &Request<WatchSettings>,
+        surroundings: &mut RunSurroundings<'_>,
+        stop: &AtomicBool,
+    ) -> Result<(), CliError> {
+        once::answer(request, surroundings, stop)
     }
 
     fn effects(

@@ -55,12 +55,15 @@ use replimeter_render::{
 pub use servers::to_measure;
 
 /// The surroundings of a plan that is run.
-pub(crate) struct RunSurroundings<'a> {
+pub struct RunSurroundings<'a> {
     /// The source of its servers.
-    pub(crate) servers: &'a mut dyn ServerSource,
-    pub(crate) host: &'a Host<'a>,
-    pub(crate) output: &'a OutputArgs,
-    pub(crate) warnings: Vec<Warning>,
+    pub servers: &'a mut dyn ServerSource,
+    /// The program.
+    pub host: &'a Host<'a>,
+    /// The destination and form of results.
+    pub output: &'a OutputArgs,
+    /// Warnings about the given options.
+    pub warnings: Vec<Warning>,
 }
 
 /// The context of a run.

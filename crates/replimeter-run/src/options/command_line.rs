@@ -26,6 +26,8 @@ pub struct CommandLineSettings {
     pub show_errors: bool,
     /// What the run may do that it otherwise refuses.
     pub allowed: Allowed,
+    /// Whether the command answers without a run.
+    pub once: bool,
     /// The destination and form of results.
     pub output: OutputArgs,
     /// Warnings about the given options.

@@ -118,7 +118,7 @@ impl From<LagBound> for LagRange {
 }
 
 /// Returns why a member is no full one, if so.
-pub(super) fn of_member(state: Option<&ClusterState>) -> Option<String> {
+pub(in super::super) fn of_member(state: Option<&ClusterState>) -> Option<String> {
     let Some(state) = state else {
         return Some("it has left the cluster".to_owned());
     };
@@ -132,7 +132,7 @@ pub(super) fn of_member(state: Option<&ClusterState>) -> Option<String> {
 }
 
 /// Returns how a replica replicates, by its own report.
-pub(super) fn replication(reading: &Reading) -> Replication {
+pub(in super::super) fn replication(reading: &Reading) -> Replication {
     if let Some(member) = &reading.member {
         return of_member(member.state.as_ref()).map_or(Replication::Runs, Replication::Stopped);
     }
@@ -153,7 +153,7 @@ pub(super) fn replication(reading: &Reading) -> Replication {
 }
 
 /// Returns why a replica's position is not known.
-pub(super) fn no_position(reading: Option<&Reading>) -> String {
+pub(in super::super) fn no_position(reading: Option<&Reading>) -> String {
     match reading.map(|reading| &reading.executed) {
         Some(Executed::Unknown(reason)) => format!("its position is not known: {reason}"),
         _ => "its position is not known".to_owned(),
