@@ -179,7 +179,7 @@ fn balance<M: Measurement>(
             "free disk space, or choose another folder with --run-dir",
         )
     })?;
-    Ok(Balancer::start(cx.source(), listener, &text, cx.stop)?)
+    Ok(Balancer::start(&*cx.source(), listener, &text, cx.stop)?)
 }
 
 fn not_started(error: FrontError) -> CliError {

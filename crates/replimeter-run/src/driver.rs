@@ -6,19 +6,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-use replimeter_engine::{ServerError, source::Servers};
-use replimeter_model::{plan::Request, random::Random, target::Target, time_span::TimeSpan};
+use replimeter_engine::{
+    ServerError,
+    source::{Member, Servers},
+};
+use replimeter_model::{
+    plan::{Request, Settings},
+    random::Random,
+    target::Target,
+    time_span::TimeSpan,
+};
 use replimeter_render::terminal;
 
 use super::{
     document::{AnyRun, RecordedDocument, keep, publish},
-    measurement::{Finished, Measurement, RunContext, RunOutput, RunSurroundings, with_advice},
+    measurement::{
+        Finished, Measurement, RunContext, RunOutput, RunSurroundings, plan_text, with_advice,
+    },
 };
 use crate::{
     cli_error::{CliError, FailureKind},
     equal_runs,
-    event::{Progress, ProgressDetail, Stage},
-    options::{OutputArgs, OutputForm},
+    event::{Event, Progress, ProgressDetail, Stage},
+    options::{FormArgs, OutputArgs, OutputForm},
+    rotation::remove_oldest,
     run_dir::{RunDir, is_complete},
 };
 
@@ -38,6 +49,12 @@ pub(super) fn check<M: Measurement>(
             "leave --raw out, or use a sweep: replimeter lag --row-sizes 1000..10000:1000 --raw",
         ));
     }
+    if output.run_dir.is_some() && M::rotates(&request.plan) {
+        return Err(CliError::usage(
+            "a run with --rotate names its directories itself",
+            "leave --run-dir out: they are created in replimeter-runs of the current folder",
+        ));
+    }
     M::check(request)?;
     RunDir::check(output.run_dir.as_deref())
 }
@@ -49,13 +66,50 @@ pub(super) fn run<'a, M: Measurement>(
     options: M::Options,
     stop: &'a AtomicBool,
 ) -> Result<(), CliError> {
-    let (output, host) = (surroundings.output, surroundings.host);
-    let screen = host.screen;
-    check::<M>(request, output)?;
+    check::<M>(request, surroundings.output)?;
     let mut cx = RunContext::<M>::begin(request, surroundings, options, stop)?;
     let failure = M::run(&mut cx)
         .err()
         .map(|failure| failure.of_stopped(cx.observers.was_interrupted()));
+    let output = cx.lasting.output;
+    complete(cx, failure, output)
+}
+
+/// Begins a run of the same plan, with the same servers and in a directory of its own, and completes the one before, which is not
+/// printed. Of such directories, the newest that are complete are kept, this many.
+///
+/// # Errors
+/// When the new directory or the files of the run before cannot be written.
+pub fn begin_next<M: Measurement>(
+    cx: &mut RunContext<'_, M>,
+    members: &[Member],
+    keep: usize,
+) -> Result<(), CliError> {
+    let next = cx.next(members)?;
+    let before = std::mem::replace(cx, next);
+    let dir = before.run_dir.path().display().to_string();
+    let silent = OutputArgs {
+        form: FormArgs {
+            chosen: OutputForm::Silent,
+        },
+        ..before.lasting.output.clone()
+    };
+    complete(before, None, &silent)?;
+    cx.observers
+        .emit(Event::Note(&format!("run kept in {dir}")));
+    let plan = plan_text(cx.request)?;
+    remove_oldest(cx.run_dir.path(), M::Settings::NAME, &plan, keep);
+    Ok(())
+}
+
+/// Writes the record of a run, and prints it in this form.
+fn complete<M: Measurement>(
+    cx: RunContext<'_, M>,
+    failure: Option<CliError>,
+    output: &OutputArgs,
+) -> Result<(), CliError> {
+    let (request, host) = (cx.request, cx.lasting.host);
+    let screen = host.screen;
     let (over, accumulator) = cx.end(failure)?;
     let finished = Finished::<M> {
         request,

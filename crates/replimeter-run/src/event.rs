@@ -144,6 +144,19 @@ impl<'a> Observers<'a> {
     }
 }
 
+/// An observer of several runs, one after another: it ends with the last one.
+pub(super) type SharedObserver = Rc<RefCell<Box<dyn Observer>>>;
+
+impl Observer for SharedObserver {
+    fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {
+        self.borrow_mut().event(event)
+    }
+
+    fn end(self: Box<Self>) -> Result<(), CliError> {
+        Rc::into_inner(*self).map_or(Ok(()), |last| last.into_inner().end())
+    }
+}
+
 /// The machine, in the windows in which the run measures.
 impl Observer for Rc<RefCell<HostWatch>> {
     fn event(&mut self, event: Event<'_>) -> Result<Flow, CliError> {

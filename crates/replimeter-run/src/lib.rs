@@ -19,6 +19,7 @@ pub mod openmetrics;
 pub mod options;
 mod recorded;
 mod registry;
+mod rotation;
 pub mod run_dir;
 mod screen;
 mod stream;
@@ -26,7 +27,7 @@ pub mod workloads;
 
 pub use self::{
     document::{AnyRun, CUT, DocumentHead, print_document, publish_report, show},
-    driver::{each_start, each_target, with_causes},
+    driver::{begin_next, each_start, each_target, with_causes},
     event::{Event, Flow, Observer, Observers, Progress, ProgressDetail, Stage},
     measurement::{
         Concluded, Document, Finished, Histograms, Leading, Measurement, Plan, RunContext, RunEnd,

@@ -110,6 +110,11 @@ pub trait Measurement: Sized + 'static {
         Ok(())
     }
 
+    /// Returns whether it begins a new run directory from time to time ([`begin_next`](super::begin_next)).
+    fn rotates(_plan: &Plan<Self>) -> bool {
+        false
+    }
+
     /// Returns whether such a run has raw lines.
     fn has_raw(_plan: &Plan<Self>) -> bool {
         false

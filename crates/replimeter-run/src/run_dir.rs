@@ -1,7 +1,7 @@
 //! Run directories: created first, written during the run.
 
 use std::{
-    fs::{self, DirBuilder},
+    fs::{self, DirBuilder, DirEntry},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
@@ -232,6 +232,29 @@ impl RunDir {
     /// Keeps the directory from now on.
     pub fn keep(&mut self) {
         self.kept = true;
+    }
+
+    /// Returns whether a path is a directory of this user that has files of a run only.
+    pub(crate) fn has_only_a_run(path: &Path) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        let is_own = fs::symlink_metadata(path).is_ok_and(|dir| dir.is_dir() && dir.uid() == own);
+        let partial = partial_of(Path::new(SAMPLES));
+        let is_known = |entry: io::Result<DirEntry>| {
+            entry.is_ok_and(|entry| {
+                let name = entry.file_name();
+                partial == name || FILES.iter().any(|known| name == *known)
+            })
+        };
+        is_own && fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_known))
+    }
+
+    /// Removes the run in a directory.
+    pub(crate) fn remove(path: PathBuf) {
+        drop(Self {
+            path,
+            kept: false,
+            made: true,
+        });
     }
 
     fn try_writing(&self) -> Result<(), CliError> {

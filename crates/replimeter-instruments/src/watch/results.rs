@@ -82,6 +82,14 @@ pub struct WatchRound {
     pub not_watched: Vec<String>,
 }
 
+impl WatchRound {
+    /// Returns when the states were decided, since the start of the watch.
+    #[must_use]
+    pub fn at_us(&self) -> f64 {
+        self.servers.first().map_or(0.0, |sample| sample.at_us)
+    }
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WatchChange {

@@ -18,6 +18,10 @@ use crate::front::settings::host_name;
 /// Time of a window of the report.
 const WINDOW: TimeSpan = TimeSpan::from_secs(10);
 
+/// Shortest and longest time of a run before the next one.
+const MIN_ROTATION: TimeSpan = SECOND;
+const MAX_ROTATION: TimeSpan = TimeSpan::from_secs(366 * 24 * 3600);
+
 settings! {
     /// The settings of `watch`.
     WatchSettings;
@@ -39,6 +43,16 @@ settings! {
 
     /// Report figures once per interval [default: 10s]
     report_interval "TIME": TimeSpan = duration.map_or(WINDOW, |duration| duration.min(WINDOW)), interval_in(duration);
+
+    /// Begin a new run directory each time this has passed [default: one run]
+    ///
+    /// The run before is complete, and can be read as soon as the next one has begun.
+    rotate "TIME": Option<TimeSpan>, from_to(MIN_ROTATION, MAX_ROTATION, "");
+
+    /// Keep this many runs besides the one under way, and remove older ones [default: {default}]
+    ///
+    /// Only runs of the same plan in the same folder are removed, and no directory with a file that is not of a run.
+    keep "N" if (rotate.is_some()) else "rotate": u32 = 7, from_to(1, 100_000, "");
 
     /// Serve metrics, checks and a page at this address [default: none]
     #[schemars(with = "Option<String>")]

@@ -180,7 +180,7 @@ Starts its own servers for each mode, and removes them; it never touches yours."
     fn run(cx: &mut RunContext<'_, Self>) -> Result<(), CliError> {
         let plan = cx.plan;
         let (workload, size) = load_of(plan)?;
-        let (entries, left_out) = entries(cx.request, plan, cx.source())?;
+        let (entries, left_out) = entries(cx.request, plan, &*cx.source())?;
         let before = machine::CoreTime::read();
         cx.warn(left_out.iter().map(|words| {
             Warning::new(

@@ -43,7 +43,7 @@ const LOCK_INTERVAL: Nanos = Nanos(10_000_000_000);
 
 /// Takes the address, and checks that the load balancer is there if one is needed.
 pub(super) fn listen(cx: &RunContext<'_, Front>) -> Result<TcpListener, CliError> {
-    site::check(cx.source(), cx.plan.fronts)?;
+    site::check(&*cx.source(), cx.plan.fronts)?;
     TcpListener::bind(cx.plan.listen).map_err(|error| {
         CliError::usage(
             format!("cannot listen at {}: {error}", cx.plan.listen),

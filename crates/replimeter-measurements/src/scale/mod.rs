@@ -225,7 +225,7 @@ fn rounds(cx: &mut RunContext<'_, Scale>) -> Result<(), CliError> {
     cx.check_available()?;
     let plan = cx.plan;
     if let Some(through) = &plan.site {
-        site::check(cx.source(), through)?;
+        site::check(&*cx.source(), through)?;
     }
     let workloads = Workloads::published()
         .map_err(|error| unexpected(format_args!("a built-in workload cannot be read: {error}")))?;
@@ -404,14 +404,16 @@ impl Starts {
         let (began, waited) = (Instant::now(), machine::disk_wait());
         let observers = &cx.observers;
         let mut step = |step: BlockProgress<'_>| observers.progress(shown(step).part(part));
+        let source = cx.source();
         let clients = site.as_mut().map(|site| -> Box<dyn Clients> {
-            Box::new(site.of_block(cx.source(), &cx.run_dir, &place))
+            Box::new(site.of_block(&*source, &cx.run_dir, &place))
         });
         let load = self.workloads.of_phase(place.phase, cx.plan, prepared);
         let warm = prepared.begin(&load, clients, &mut step, cx.stop);
         let block = warm
             .map_err(BlockError::from)
             .and_then(|mut clients| prepared.block(&load, &mut clients, &mut step, cx.stop));
+        drop(source);
         let (measured, error) = match block {
             Ok(measured) => (Some(Box::new(measured)), None),
             Err(BlockError { error, until_then }) => (until_then, Some(error)),

@@ -108,9 +108,12 @@ impl ScaleClients {
         let site = Site::start(cx, site::listen()?, behind, &spec, through.site.fronts)?;
         let (address, clients) = (site.address, plan.threads);
         let driver = match through.driver {
-            HttpDriver::Ab => {
-                Driver::Ab(Ab::find(cx.source(), address, clients, through.keep_alive)?)
-            }
+            HttpDriver::Ab => Driver::Ab(Ab::find(
+                &*cx.source(),
+                address,
+                clients,
+                through.keep_alive,
+            )?),
             HttpDriver::Replimeter => Driver::Visitors(Visitors {
                 address,
                 number: clients,

@@ -172,7 +172,7 @@ Writes only to the schema `replimeter`, which it creates and drops.";
         let workloads = workloads(cx.plan)?;
         let mut curves = Curves::new();
         if let Some(through) = &cx.plan.site {
-            site::check(cx.source(), through)?;
+            site::check(&*cx.source(), through)?;
             return each_start(cx, cx.plan.starts, cx.plan.over, |cx, target, start| {
                 site::measure_start(cx, target, start, &workloads, &mut curves)
             });

@@ -98,6 +98,10 @@ clock is read. Without --duration, Ctrl-C ends the watch regularly.";
         once::answer(request, surroundings, stop)
     }
 
+    fn rotates(plan: &WatchPlan) -> bool {
+        plan.rotate.is_some()
+    }
+
     fn effects(
         effects: &mut PlanEffects<'_>,
         request: &Request<WatchSettings>,
@@ -113,6 +117,12 @@ clock is read. Without --duration, Ctrl-C ends the watch regularly.";
         effects.cost("primary", 1, &work);
         effects.cost("each replica", 1, &work);
         effects.writes("nothing");
+        if let Some(rotate) = plan.rotate {
+            effects.time(format!(
+                "in a new directory each {rotate}, of which {} are kept besides",
+                plan.keep
+            ));
+        }
         effects.until(plan.duration);
         Ok(())
     }
@@ -203,21 +213,34 @@ fn watch_servers(
         let text = format!("serving {}", served.url());
         cx.observers.emit(run::Event::Note(&text));
     }
+    let members = to_measure(servers);
+    // The watch goes on from run to run, with its own time.
+    let mut run_began_us = 0.0;
     let mut on = |event| {
         match event {
-            Event::Change(change) => {
+            Event::Change(mut change) => {
                 live.change(&change);
+                change.at_us -= run_began_us;
                 cx.take(Call::Change(change))
             }
-            Event::Round(round) => {
+            Event::Round(mut round) => {
                 let view = live.view(&round);
                 cx.observers.emit(run::Event::Live(&view));
                 let published = match &served {
                     Some(served) => served.publish(&round, view),
                     None => Ok(()),
                 };
-                let taken = cx.take(Call::Round(round));
+                let now_us = round.at_us();
+                for sample in &mut round.servers {
+                    sample.at_us -= run_began_us;
+                }
+                let mut taken = cx.take(Call::Round(round));
                 cx.so_far(Gathered::results);
+                if taken.is_ok() && is_due(plan, now_us - run_began_us) {
+                    taken = run::begin_next(cx, &members, plan.keep as usize)
+                        .and_then(|()| cx.take(Call::Shape(label.clone())));
+                    run_began_us = now_us;
+                }
                 published.and(taken)
             }
             Event::Servers(records) => cx.record_sandbox(&label, servers.record(), records),
@@ -229,12 +252,13 @@ fn watch_servers(
         stop,
         so_far,
     };
-    Ok(watch::run(
-        &to_measure(servers),
-        plan,
-        &clock,
-        &mut listener,
-    )?)
+    Ok(watch::run(&members, plan, &clock, &mut listener)?)
+}
+
+/// Returns whether a run of this duration, in µs, is followed by another one.
+fn is_due(plan: &WatchPlan, us: f64) -> bool {
+    plan.rotate
+        .is_some_and(|rotate| us >= rotate.0.as_secs_f64() * 1e6)
 }
 
 /// Returns the states of servers that were not asked yet.

@@ -4,7 +4,7 @@ mod servers;
 mod streaming;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, Ref, RefCell},
     path::PathBuf,
     rc::Rc,
     sync::atomic::AtomicBool,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     cli_error::{CliError, FailureKind, unexpected},
-    event::{Event, Observer, Observers, Stage},
+    event::{Event, Observer, Observers, SharedObserver, Stage},
     journal::Journal,
     machine,
     options::{OutputArgs, OutputForm},
@@ -30,7 +30,7 @@ use crate::{
 };
 use replimeter_engine::{
     manifest,
-    source::{ServerSource, Servers},
+    source::{Member, ServerSource, Servers},
 };
 use replimeter_instruments::{
     backlog::HeldAppliers,
@@ -66,6 +66,16 @@ pub struct RunSurroundings<'a> {
     pub warnings: Vec<Warning>,
 }
 
+/// What a run shares with those of the same command that follow it.
+#[derive(Clone)]
+pub(crate) struct Lasting<'a> {
+    servers: Rc<RefCell<&'a mut dyn ServerSource>>,
+    pub(crate) host: &'a Host<'a>,
+    pub(crate) output: &'a OutputArgs,
+    progress: SharedObserver,
+    stream: Option<SharedStream<'a>>,
+}
+
 /// The context of a run.
 pub struct RunContext<'a, M: Measurement> {
     /// What was requested, with every default.
@@ -89,8 +99,7 @@ pub struct RunContext<'a, M: Measurement> {
     warnings: Vec<Warning>,
     /// The gathered state.
     pub accumulator: M::Accumulator,
-    servers: &'a mut dyn ServerSource,
-    host: &'a Host<'a>,
+    pub(crate) lasting: Lasting<'a>,
     /// The text of `plan.toml`.
     plan_text: String,
     journal: Journal,
@@ -106,7 +115,6 @@ pub struct RunContext<'a, M: Measurement> {
     rows: Rows<M::Columns>,
     /// When the next rows are streamed.
     lines_due: Nanos,
-    stream: Option<SharedStream<'a>>,
     /// When the next figures are streamed.
     figures_due: Cell<Nanos>,
     /// When the next rows and calls are written even if their group is not full.
@@ -137,15 +145,54 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             servers,
             host,
             output,
-            mut warnings,
+            warnings,
         } = surroundings;
-        let run_dir = RunDir::create(output.run_dir.as_deref(), M::Settings::NAME)?;
+        // Standard output has one use.
+        let live = M::LIVE && output.stream.is_none() && output.form.chosen == OutputForm::Text;
+        let progress = match live {
+            true => host.screen.live(),
+            false => host.screen.progress(),
+        };
+        let lasting = Lasting {
+            servers: Rc::new(RefCell::new(servers)),
+            host,
+            output,
+            progress: Rc::new(RefCell::new(progress)),
+            stream: streaming::begin::<M>(output, host.screen),
+        };
+        Self::create(request, lasting, warnings, options, stop)
+    }
+
+    /// Creates the context of the run that follows this one of the same plan, with the servers of this one.
+    pub(crate) fn next(&mut self, members: &[Member]) -> Result<Self, CliError> {
+        let options = std::mem::take(&mut self.options);
+        let lasting = self.lasting.clone();
+        let mut next = Self::create(self.request, lasting, Vec::new(), options, self.stop)?;
+        next.reach(members);
+        next.seen = std::mem::take(&mut self.seen);
+        next.manifest.servers.clone_from(&self.manifest.servers);
+        next.manifest.sandboxes.clone_from(&self.manifest.sandboxes);
+        next.write_manifest()?;
+        Ok(next)
+    }
+
+    fn create(
+        request: &'a Request<M::Settings>,
+        lasting: Lasting<'a>,
+        mut warnings: Vec<Warning>,
+        options: M::Options,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, CliError> {
+        let named = lasting.output.run_dir.as_deref();
+        let run_dir = RunDir::create(named, M::Settings::NAME)?;
         let plan_text = plan_text(request)?;
         write_text(&run_dir.file(PLAN), &plan_text)?;
         let journal = Journal::create(&run_dir.file(JOURNAL))?;
         let clock = Clock::start();
         let watch = Rc::new(RefCell::new(HostWatch::new(&clock)));
-        let data = servers
+        let data = lasting
+            .servers
+            .borrow()
             .data_folder()
             .filter(|_| !are_given(&request.targets));
         let flushed = data.and_then(|folder| {
@@ -154,19 +201,13 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             Some((folder, before?))
         });
         let reached = ReachedServers::default();
-        // Standard output has one use.
-        let live = M::LIVE && output.stream.is_none() && output.form.chosen == OutputForm::Text;
         let mut all: Vec<Box<dyn Observer + 'a>> = vec![
             Box::new(reached.clone()),
             Box::new(RowFile::create::<M::Columns>(&run_dir.file(SAMPLES))?),
             Box::new(Rc::clone(&watch)),
-            match live {
-                true => host.screen.live(),
-                false => host.screen.progress(),
-            },
+            Box::new(Rc::clone(&lasting.progress)),
         ];
-        let (stream, rows) = streaming::begin::<M>(output, host.screen);
-        if let Some(stream) = &stream {
+        if let Some(stream) = &lasting.stream {
             all.push(Box::new(Rc::clone(stream)));
         }
         let observers = Observers::new(all, stop);
@@ -210,8 +251,8 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             manifest,
             warnings: Vec::new(),
             accumulator: M::accumulator(request),
-            servers,
-            host,
+            rows: streaming::rows::<M>(lasting.output),
+            lasting,
             plan_text,
             journal,
             reached,
@@ -219,9 +260,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             log_ends: Vec::new(),
             watch,
             flushed,
-            rows,
             lines_due: Nanos(0),
-            stream,
             figures_due: Cell::new(Nanos(0)),
             rows_due: next_rows(Nanos(0)),
             awake,
@@ -232,13 +271,14 @@ impl<'a, M: Measurement> RunContext<'a, M> {
 
     /// Checks that every target is possible before the first is measured.
     pub fn check_available(&self) -> Result<(), CliError> {
+        let servers = self.source();
         let mut targets = self.request.targets.iter();
-        Ok(targets.try_for_each(|target| self.servers.check_available(target))?)
+        Ok(targets.try_for_each(|target| servers.check_available(target))?)
     }
 
     /// Returns the source of servers.
-    pub fn source(&self) -> &dyn ServerSource {
-        self.servers
+    pub fn source(&self) -> Ref<'_, dyn ServerSource> {
+        Ref::map(self.lasting.servers.borrow(), |servers| &**servers)
     }
 
     /// Takes a call of the measurement, and passes complete rows to the observers.
@@ -313,17 +353,17 @@ impl<'a, M: Measurement> RunContext<'a, M> {
 
     /// Returns whether the output goes to a terminal.
     pub fn is_watched(&self) -> bool {
-        self.host.screen.is_watched()
+        self.lasting.host.screen.is_watched()
     }
 
     /// Returns the fault to inject, for tests.
     pub fn fault(&self) -> Option<&str> {
-        self.host.fault.as_deref()
+        self.lasting.host.fault.as_deref()
     }
 
     /// Returns the appliers that every exit of the program restores.
     pub fn held_appliers(&self) -> &HeldAppliers {
-        &self.host.held_appliers
+        &self.lasting.host.held_appliers
     }
 
     /// Returns whether idle cores are kept awake.
@@ -409,7 +449,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         self.observers.emit(Event::Quiet);
         let mut warnings = M::warnings(&self.accumulator).to_vec();
         warnings.extend(self.warnings.iter().cloned());
-        self.host.screen.say(&terminal::warnings(&warnings));
+        self.lasting.host.screen.say(&terminal::warnings(&warnings));
     }
 
     /// Ends the measuring: returns the gathered state and the remaining parts of the run.
@@ -451,6 +491,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
         self.run_dir.keep();
         // A failure caused by a failing observer hides the observer's own, which comes first.
         let stopped = self.observers.check().err();
+        drop(self.lasting.progress);
         let finished = handed_on.and(self.observers.end());
         ended.at = self.clock.now();
         ended.failure = stopped.or(failure).or(finished.err());
@@ -467,7 +508,7 @@ impl<'a, M: Measurement> RunContext<'a, M> {
             plan: self.plan_text,
             ended,
             journal: self.journal,
-            stream: self.stream,
+            stream: self.lasting.stream,
         };
         Ok((over, self.accumulator))
     }

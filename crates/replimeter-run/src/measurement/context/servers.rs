@@ -40,10 +40,15 @@ impl<M: Measurement> RunContext<'_, M> {
             quiet: &|| observers.emit(Event::Quiet),
             stop: self.stop,
         };
-        let opened = self.servers.open(target, &context)?;
-        self.reached.add(opened.members());
-        self.watch.borrow_mut().servers(opened.members());
+        let opened = self.lasting.servers.borrow_mut().open(target, &context)?;
+        self.reach(opened.members());
         Ok(opened)
+    }
+
+    /// Takes the servers that the run uses.
+    pub(super) fn reach(&self, members: &[Member]) {
+        self.reached.add(members);
+        self.watch.borrow_mut().servers(members);
     }
 
     /// Starts, finds or connects to the servers of a target, measures, and closes them on every outcome.

@@ -18,21 +18,24 @@ const LINES_INTERVAL: Nanos = Nanos(100_000_000);
 /// Shortest time between figures: slightly less than the second of windows.
 const FIGURES_INTERVAL: Nanos = Nanos(900_000_000);
 
-/// Returns the stream of a run, if one is wanted, and the buffer of its rows.
+/// Returns the stream of a run, if one is wanted.
 pub(super) fn begin<'a, M: Measurement>(
     output: &OutputArgs,
     screen: &'a dyn Screen,
-) -> (Option<SharedStream<'a>>, Rows<M::Columns>) {
-    let stream = output.stream.map(|form| {
+) -> Option<SharedStream<'a>> {
+    output.stream.map(|form| {
         let stream = Stream::new(form, &M::FIGURES(), screen);
         Rc::new(RefCell::new(stream))
-    });
+    })
+}
+
+/// Returns the buffer of a run's rows.
+pub(super) fn rows<M: Measurement>(output: &OutputArgs) -> Rows<M::Columns> {
     let rows = Rows::new(M::Columns::default());
-    let rows = match output.stream {
+    match output.stream {
         Some(StreamForm::Samples) => rows.with_lines(),
         _ => rows,
-    };
-    (stream, rows)
+    }
 }
 
 impl<M: Measurement> RunContext<'_, M> {
@@ -55,7 +58,7 @@ impl<M: Measurement> RunContext<'_, M> {
     /// Returns whether figures are streamed.
     #[must_use]
     pub fn streams_figures(&self) -> bool {
-        let stream = self.stream.as_ref();
+        let stream = self.lasting.stream.as_ref();
         stream.is_some_and(|stream| stream.borrow().has_figures())
     }
 
