@@ -50,7 +50,7 @@ mod unix_socket;
 mod usage;
 mod versions;
 mod watch;
-mod watch_screen;
+mod watch_once;
 
 use std::process::ExitCode;
 
@@ -111,7 +111,7 @@ const GROUPS: &[(&str, &[Test])] = groups![
     usage,
     versions,
     watch,
-    watch_screen
+    watch_once
 ];
 
 fn main() -> ExitCode {

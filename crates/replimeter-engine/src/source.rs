@@ -121,6 +121,14 @@ pub trait Servers {
     /// Returns the members, the writer first.
     fn members(&self) -> &[Member];
 
+    /// Reads again which servers there are, and how to log in, from where their owner declares it. Returns whether it can have changed.
+    ///
+    /// # Errors
+    /// When that cannot be read; the members are as before.
+    fn read_again(&mut self) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+
     /// Returns the sandbox's record; `None` when they are not a sandbox.
     fn record(&self) -> Option<&SandboxRecord> {
         None

@@ -76,7 +76,7 @@ pub(super) fn run<'a, M: Measurement>(
 }
 
 /// Begins a run of the same plan, with the same servers and in a directory of its own, and completes the one before, which is not
-/// printed. Of such directories, the newest that are complete are kept, this many.
+/// printed; one that has nothing yet continues. Of such directories, the newest that are complete are kept, this many.
 ///
 /// # Errors
 /// When the new directory or the files of the run before cannot be written.
@@ -85,6 +85,9 @@ pub fn begin_next<M: Measurement>(
     members: &[Member],
     keep: usize,
 ) -> Result<(), CliError> {
+    if M::is_empty(&cx.accumulator) {
+        return Ok(());
+    }
     let next = cx.next(members)?;
     let before = std::mem::replace(cx, next);
     let dir = before.run_dir.path().display().to_string();

@@ -38,5 +38,5 @@ pub use self::{
         require_directory,
     },
     registry::{Entry, PlannedRun, Registry, Replayed, TrialUnit},
-    screen::{Host, OutputReader, Screen, SourceOpener, json_text},
+    screen::{HangUps, Host, OutputReader, Screen, SourceOpener, json_text},
 };

@@ -1,6 +1,12 @@
 //! The program's services for measurements: servers and a screen.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use replimeter_engine::source::ServerSource;
 use replimeter_instruments::backlog::HeldAppliers;
@@ -47,12 +53,42 @@ pub trait Screen {
 /// Opens a source of servers, given the command line and the plan's option file.
 pub type SourceOpener = dyn Fn(&CommandLineSettings, Option<PathBuf>) -> Box<dyn ServerSource>;
 
+/// Hang-ups (SIGHUP), which end a run unless it takes them over as the request to read its servers again. Copies are the same.
+#[derive(Clone, Default)]
+pub struct HangUps {
+    taken_over: Arc<AtomicBool>,
+    pending: Arc<AtomicBool>,
+}
+
+impl HangUps {
+    /// Has hang-ups not end the run.
+    pub fn take_over(&self) {
+        self.taken_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes a hang-up; returns whether the run continues.
+    #[must_use]
+    pub fn arrived(&self) -> bool {
+        let taken_over = self.taken_over.load(Ordering::Relaxed);
+        self.pending.fetch_or(taken_over, Ordering::Relaxed);
+        taken_over
+    }
+
+    /// Returns whether one has arrived since the last time.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        self.pending.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// The program that runs measurements.
 pub struct Host<'a> {
     /// The source of their servers.
     pub servers: Box<SourceOpener>,
     /// The appliers that every exit of the program restores.
     pub held_appliers: HeldAppliers,
+    /// The hang-ups that a run takes over.
+    pub hang_ups: HangUps,
     /// The output.
     pub screen: &'a dyn Screen,
     /// Whether the journal of a complete run is kept, for tests.

@@ -10,7 +10,7 @@ use replimeter_engine::{
     Connections, ErrorKind, Node, Session,
     node::Login,
     option_file::{self, OptionFileError},
-    source::{SourceError, SourceErrorKind},
+    source::{Member, SourceError, SourceErrorKind},
 };
 use replimeter_model::{
     engine::EXAMPLE_URL,
@@ -44,21 +44,25 @@ pub(crate) fn hide_memory() {
 }
 
 impl Credentials {
-    /// Returns the nodes of a user's cluster, in the given order.
+    /// Returns the nodes of a user's cluster, in the given order. With nodes from `before`, it neither asks nor prints: what
+    /// was typed stays.
     pub(crate) fn nodes(
         &self,
         specs: &[NodeSpec],
         connections: &Connections,
+        before: Option<&[Member]>,
     ) -> Result<Vec<Node>, SourceError> {
         let (file, path) = read_option_file(self.defaults_file.as_deref())?;
         if !specs.is_empty() {
             hide_memory();
         }
-        let exposed = file.exposed.iter().map(|path| exposed(path));
-        let skipped = file.skipped.iter().map(|reason| skipped(reason));
-        say(&terminal::warnings(
-            &exposed.chain(skipped).collect::<Vec<_>>(),
-        ));
+        if before.is_none() {
+            let exposed = file.exposed.iter().map(|path| exposed(path));
+            let skipped = file.skipped.iter().map(|reason| skipped(reason));
+            say(&terminal::warnings(
+                &exposed.chain(skipped).collect::<Vec<_>>(),
+            ));
+        }
         let mut asked: Option<Secret> = None;
         let mut nodes = Vec::new();
         for NodeSpec {
@@ -99,20 +103,13 @@ impl Credentials {
                 ..Node::new(name, endpoint, &user, ANSWER)
             };
             node.check_files()?;
-            let typed = if self.ask_password {
-                Some(match &asked {
-                    Some(password) => password.clone(),
-                    None => asked.insert(prompt("Password for every server: ")?).clone(),
-                })
-            } else if known.is_none() && std::io::stdin().is_terminal() && wants_password(&node) {
-                Some(prompt(&format!(
-                    "Password for {}@{} ({}): ",
-                    node.user,
-                    node.endpoint.address(),
-                    node.name
-                ))?)
-            } else {
-                None
+            let typed = match before {
+                Some(before) if self.ask_password || known.is_none() => before
+                    .iter()
+                    .find(|member| self.ask_password || member.node.name == *name)
+                    .and_then(|member| member.node.password.clone()),
+                Some(_) => None,
+                None => self.typed(&node, known.is_some(), &mut asked)?,
             };
             let password = typed
                 .map(|typed| (typed, "the prompt".to_owned()))
@@ -132,6 +129,33 @@ impl Credentials {
             nodes.push(node);
         }
         Ok(nodes)
+    }
+}
+
+impl Credentials {
+    /// Asks for the password of a node at the terminal, if that is wanted, or needed and possible; for that of all of them once.
+    fn typed(
+        &self,
+        node: &Node,
+        is_known: bool,
+        asked: &mut Option<Secret>,
+    ) -> Result<Option<Secret>, SourceError> {
+        if self.ask_password {
+            return Ok(Some(match asked {
+                Some(password) => password.clone(),
+                None => asked.insert(prompt("Password for every server: ")?).clone(),
+            }));
+        }
+        if is_known || !std::io::stdin().is_terminal() || !wants_password(node) {
+            return Ok(None);
+        }
+        let text = format!(
+            "Password for {}@{} ({}): ",
+            node.user,
+            node.endpoint.address(),
+            node.name
+        );
+        prompt(&text).map(Some)
     }
 }
 

@@ -1,16 +1,22 @@
 //! The servers of every kind of target: sandboxes, and existing servers.
 
-use std::{path::PathBuf, sync::atomic::AtomicBool};
+use std::{path::PathBuf, rc::Rc, sync::atomic::AtomicBool};
 
 use replimeter_engine::{
     Connections,
     source::{
         Allowed, Install, Member, OpenContext, Program, ProgramSpec, ServerSource, Servers,
-        SourceError,
+        SourceError, SourceErrorKind,
     },
 };
-use replimeter_model::{sandbox::SandboxSpec, target::Target};
-use replimeter_run::{Host, options::CommandLineSettings};
+use replimeter_model::{
+    sandbox::SandboxSpec,
+    target::{NodeSpec, Target},
+};
+use replimeter_run::{
+    Host,
+    options::{CommandLineSettings, topology_file},
+};
 use replimeter_sandbox::{RunningSandboxes, programs, source::Sandboxes};
 
 use crate::{
@@ -19,7 +25,9 @@ use crate::{
 
 /// Starts, finds or connects to the servers of any target.
 pub(crate) struct Targets {
-    credentials: Credentials,
+    credentials: Rc<Credentials>,
+    /// The file that names the user's servers.
+    topology: Option<PathBuf>,
     /// What a run may do to users' servers that it otherwise refuses.
     allowed: Allowed,
     /// The connections of the run.
@@ -65,18 +73,17 @@ impl ServerSource for Targets {
             Target::Nodes(specs) => {
                 // A prompt and a spinner would overwrite each other.
                 (context.quiet)();
-                let nodes = self.credentials.nodes(specs, &self.connections)?;
-                let members = specs.iter().zip(nodes).map(|(spec, node)| Member {
-                    node,
-                    role: spec.role,
-                    source: spec.source.clone(),
-                    allowed: self.allowed,
-                    pid: None,
-                });
-                Ok(Box::new(OwnServers {
+                let mut servers = OwnServers {
                     label: target.label(),
-                    members: members.collect(),
-                }))
+                    specs: specs.clone(),
+                    topology: self.topology.clone(),
+                    credentials: Rc::clone(&self.credentials),
+                    allowed: self.allowed,
+                    connections: self.connections.clone(),
+                    members: Vec::new(),
+                };
+                servers.connect(None)?;
+                Ok(Box::new(servers))
             }
         }
     }
@@ -90,12 +97,13 @@ impl Targets {
         active: &Active,
     ) -> Self {
         Self {
-            credentials: Credentials {
+            credentials: Rc::new(Credentials {
                 passwords: given.passwords.clone(),
                 defaults_file,
                 ask_password: given.ask_password,
                 show_errors: given.show_errors,
-            },
+            }),
+            topology: given.topology.clone(),
             allowed: given.allowed,
             connections: active.connections.begin(),
             running: active.sandboxes.clone(),
@@ -112,6 +120,7 @@ pub(crate) fn host(active: &Active) -> Host<'static> {
     let active = active.clone();
     Host {
         held_appliers: active.held_appliers.clone(),
+        hang_ups: active.hang_ups.clone(),
         servers: Box::new(move |given, defaults_file| {
             Box::new(Targets::of(given, defaults_file, &active))
         }),
@@ -124,7 +133,30 @@ pub(crate) fn host(active: &Active) -> Host<'static> {
 /// Existing servers of the user.
 struct OwnServers {
     label: String,
+    specs: Vec<NodeSpec>,
+    topology: Option<PathBuf>,
+    credentials: Rc<Credentials>,
+    allowed: Allowed,
+    connections: Connections,
     members: Vec<Member>,
+}
+
+impl OwnServers {
+    /// Finds out how to log in to all of them; those that were there `before` are asked for no password.
+    fn connect(&mut self, before: Option<&[Member]>) -> Result<(), SourceError> {
+        let nodes = self
+            .credentials
+            .nodes(&self.specs, &self.connections, before)?;
+        let members = self.specs.iter().zip(nodes).map(|(spec, node)| Member {
+            node,
+            role: spec.role,
+            source: spec.source.clone(),
+            allowed: self.allowed,
+            pid: None,
+        });
+        self.members = members.collect();
+        Ok(())
+    }
 }
 
 impl Servers for OwnServers {
@@ -134,6 +166,17 @@ impl Servers for OwnServers {
 
     fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    fn read_again(&mut self) -> Result<bool, SourceError> {
+        if let Some(path) = &self.topology {
+            let file = topology_file::read(path).map_err(|error| {
+                SourceError::new(SourceErrorKind::Usage, error.message, error.hint)
+            })?;
+            self.specs = file.nodes;
+        }
+        let before = self.members.clone();
+        self.connect(Some(&before)).map(|()| true)
     }
 }
 

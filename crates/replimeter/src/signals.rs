@@ -1,8 +1,9 @@
 //! Ctrl-C, SIGTERM and SIGHUP: the first requests an orderly end; another, at least a second later, ends at
-//! once. Neither leaves a server behind. Ctrl-Z suspends, but never while an applier is stopped.
+//! once. Neither leaves a server behind. Without a terminal, a run can take SIGHUP over, to read its servers again. Ctrl-Z suspends, but never while an applier is stopped.
 
 use std::{
     fs,
+    io::{self, IsTerminal},
     sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
@@ -84,18 +85,27 @@ fn suspend(active: &Active) {
     give_up_on_silent_servers(active);
 }
 
+/// Returns whether this process reads from a terminal or writes to one, which hangs up when it is closed.
+#[allow(clippy::disallowed_methods, reason = "nothing is printed")]
+fn has_terminal() -> bool {
+    io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal()
+}
+
 /// Installs the handlers; the first signal sets the stop.
 pub(crate) fn install(active: &Active) -> Result<(), CliError> {
     let failed =
         |error: std::io::Error| CliError::failed(format!("cannot handle signals: {error}"), "");
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).map_err(failed)?;
     let active = active.clone();
+    // Later, a closed one would not be recognized.
+    let has_terminal = has_terminal();
     let handle = move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
             match first {
                 _ if signal == SIGTSTP => suspend(&active),
                 _ if signal == SIGCONT => TERMINAL.resume(),
+                None if signal == SIGHUP && !has_terminal && active.hang_ups.arrived() => {}
                 None => {
                     first = Some(Instant::now());
                     active.stop.store(true, Ordering::Relaxed);

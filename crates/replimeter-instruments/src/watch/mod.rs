@@ -11,12 +11,12 @@ pub mod settings;
 mod state;
 
 use std::{
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use replimeter_engine::source::Member;
+use replimeter_engine::{ErrorKind, Node, source::Member};
 use replimeter_model::{manifest::ServerRecord, target::Role};
 
 use self::{
@@ -31,6 +31,8 @@ use crate::{Listener, MeasureError, clock::Clock};
 const RECORDED_AFTER: u64 = 3;
 /// How long the end of the watch may take to be noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// Shortest time between readings of the list of servers because one refuses the login.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 /// Stack of a thread that asks a server: there may be a thousand of them.
 const STACK: usize = 512 << 10;
 
@@ -45,12 +47,22 @@ pub enum Event {
     Servers(Vec<ServerRecord>),
 }
 
-/// Watches until the plan's time is over or the user ends it.
+/// Where the servers of a watch come from while it lasts.
+pub struct ServerList<'a> {
+    /// Returns whether the user asks for them to be read again now.
+    pub asked: &'a dyn Fn() -> bool,
+    /// Reads them again; `None` if they cannot have changed.
+    pub read: &'a mut dyn FnMut() -> Result<Option<Vec<Member>>, String>,
+}
+
+/// Watches until the plan's time is over or the user ends it. The servers are read again if the user asks for it, or one refuses the
+/// login.
 ///
 /// # Errors
 /// When the system refuses a thread, or the listener an event.
 pub fn run(
     members: &[Member],
+    list: &mut ServerList<'_>,
     plan: &WatchPlan,
     clock: &Clock,
     listener: &mut Listener<'_, Event>,
@@ -64,29 +76,49 @@ pub fn run(
         interval: plan.poll_interval.0,
     };
     thread::scope(|scope| {
-        // The threads end when it is dropped.
-        let mut ends = Vec::new();
-        for (server, member) in members.iter().enumerate() {
+        let mut started = 0;
+        let mut start = |node: &Node| -> Result<Polled, MeasureError> {
             let (end, ended) = mpsc::channel();
-            ends.push(end);
-            let poller = Poller::new(server, &member.node, ticks);
+            let poller = Poller::new(started, node, ticks);
             let sender = sender.clone();
             poller_thread()
                 .spawn_scoped(scope, move || poller.run(&ended, &sender, clock))
                 .map_err(|_| MeasureError::Thread)?;
-        }
-        drop(sender);
+            started += 1;
+            Ok(Polled {
+                number: started - 1,
+                node: node.clone(),
+                _end: end,
+            })
+        };
+        let mut polled = members
+            .iter()
+            .map(|member| start(&member.node))
+            .collect::<Result<Vec<_>, MeasureError>>()?;
         let ends_at = plan.duration.map(|duration| began + duration.0.into());
         let mut round = Round::new(members.len(), ticks);
-        let (mut records, mut rounds) = (Vec::new(), 0u64);
+        let (mut records, mut rounds): (Vec<ServerRecord>, u64) = (Vec::new(), 0);
+        let (mut is_refused, mut read_due) = (false, Instant::now() + READ_AGAIN);
         loop {
             match news.recv_timeout(round.wait().min(CHECK_INTERVAL)) {
                 Ok(news) => {
-                    round.heard(news.server, news.answer.is_ok());
-                    records.extend(news.record.map(|record| *record));
-                    match news.answer {
-                        Ok(answer) => monitor.take(news.server, news.at, *answer),
-                        Err(error) => monitor.fail(news.server, error.to_string()),
+                    let mut servers = polled.iter();
+                    let server = servers.position(|polled| polled.number == news.server);
+                    if let Some(server) = server {
+                        round.heard(server, news.answer.is_ok());
+                        if let Some(record) = news.record {
+                            records.retain(|other| other.name != record.name);
+                            records.push(*record);
+                        }
+                    }
+                    match (server, news.answer) {
+                        (Some(server), Ok(answer)) => monitor.take(server, news.at, *answer),
+                        (Some(server), Err(error)) => {
+                            is_refused |= error.kind == ErrorKind::AccessDenied;
+                            monitor.fail(server, error.to_string());
+                        }
+                        // It is not watched any more.
+                        (None, _) => {}
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -94,13 +126,30 @@ pub fn run(
             }
             let now = clock.now();
             let is_over = listener.is_stopped() || ends_at.is_some_and(|end| now >= end);
+            if (list.asked)() || (is_refused && Instant::now() >= read_due) {
+                (is_refused, read_due) = (false, Instant::now() + READ_AGAIN);
+                match (list.read)() {
+                    Ok(Some(members)) => {
+                        polled = follow(polled, &members, &mut start)?;
+                        let names: Vec<_> =
+                            members.iter().map(|one| one.node.name.clone()).collect();
+                        if monitor.follow(&names, declared_primary(&members), now) {
+                            round.follow(names.len());
+                            records.retain(|record| names.contains(&record.name));
+                            rounds = 0;
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(reason) => monitor.note(format!("not read again: {reason}"), now),
+                }
+            }
             if !round.is_complete() && !is_over {
                 continue;
             }
             round.next();
             rounds += 1;
             if rounds == RECORDED_AFTER || (is_over && rounds < RECORDED_AFTER) {
-                listener.send(Event::Servers(std::mem::take(&mut records)))?;
+                listener.send(Event::Servers(records.clone()))?;
             }
             let (states, changes) = monitor.decide(now);
             for change in changes {
@@ -169,6 +218,39 @@ impl Round {
         self.ends = self.ticks.after(Instant::now()) + self.ticks.interval / 2;
         self.awaited.clone_from(&self.answers);
     }
+
+    /// Awaits this number of servers from now on.
+    fn follow(&mut self, servers: usize) {
+        self.awaited = vec![true; servers];
+        self.answers = vec![false; servers];
+    }
+}
+
+/// A server that is asked. The thread that asks ends when this is dropped.
+struct Polled {
+    number: usize,
+    node: Node,
+    _end: Sender<()>,
+}
+
+/// Asks these servers from now on. Those that were asked before stay connected, unless their address or login is another one.
+fn follow(
+    mut before: Vec<Polled>,
+    members: &[Member],
+    start: &mut dyn FnMut(&Node) -> Result<Polled, MeasureError>,
+) -> Result<Vec<Polled>, MeasureError> {
+    let mut polled = Vec::with_capacity(members.len());
+    for Member { node, .. } in members {
+        let same = |one: &Polled| {
+            let of = |node: &Node| (node.name.clone(), node.endpoint.clone(), node.user.clone());
+            of(&one.node) == of(node) && one.node.password == node.password
+        };
+        polled.push(match before.iter().position(same) {
+            Some(index) => before.swap_remove(index),
+            None => start(node)?,
+        });
+    }
+    Ok(polled)
 }
 
 /// Returns the server that is declared to take the writes, or the first one.

@@ -2,7 +2,7 @@
 
 mod server;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use replimeter_engine::{
     dialect::{ConnectedReplica, acknowledgement::PrimaryState, appliers},
@@ -16,7 +16,6 @@ use self::server::Watched;
 pub(super) use self::server::{no_position, of_member, replication};
 use super::{
     history::{AnswerTime, LagBound, Noted, PositionHistory},
-    recent::RecentMax,
     results::{LagRange, State, WatchChange, WatchRound, WatchSample},
     roles::{self, Reported},
     settings::WatchPlan,
@@ -69,21 +68,7 @@ impl Monitor {
         plan: &WatchPlan,
         began: Nanos,
     ) -> Self {
-        let watched = |name| Watched {
-            name,
-            last: None,
-            failure: None,
-            received_at: began,
-            applied_at: began,
-            lacks_received: None,
-            lacks_applied: None,
-            proof_at: None,
-            executed: None,
-            errant: None,
-            paused_percent: None,
-            state: None,
-            recent: [10, 300].map(|seconds| RecentMax::new(Duration::from_secs(seconds).into())),
-        };
+        let watched = |name| Watched::new(name, began);
         Self {
             servers: names.into_iter().map(watched).collect(),
             primary,
@@ -99,6 +84,36 @@ impl Monitor {
             valid_for: plan.valid_for().into(),
             began,
         }
+    }
+
+    /// Watches servers with these names from now on, of which one may be declared to be the primary. Those that were watched keep what
+    /// is known about them. Returns whether they are others than before.
+    pub(super) fn follow(&mut self, names: &[String], declared: Option<usize>, now: Nanos) -> bool {
+        if self.servers.iter().map(|one| &one.name).eq(names) {
+            return false;
+        }
+        let primary = self
+            .primary
+            .map(|primary| self.servers[primary].name.clone());
+        let mut before: BTreeMap<String, Watched> = std::mem::take(&mut self.servers)
+            .into_iter()
+            .map(|one| (one.name.clone(), one))
+            .collect();
+        for name in names {
+            let known = before.remove(name);
+            let is_new = known.is_none();
+            self.servers
+                .push(known.unwrap_or_else(|| Watched::new(name.clone(), now)));
+            if is_new {
+                self.change(self.servers.len() - 1, now, "it is watched from now on");
+            }
+        }
+        for gone in before.into_keys() {
+            self.push_change(gone, now, "it is no longer watched".to_owned());
+        }
+        let same = names.iter().position(|name| Some(name) == primary.as_ref());
+        self.primary = same.or(declared);
+        true
     }
 
     /// Takes why a server did not answer.
@@ -119,12 +134,21 @@ impl Monitor {
     }
 
     fn change(&mut self, server: usize, at: Nanos, text: impl Into<String>) {
+        self.push_change(self.servers[server].name.clone(), at, text.into());
+    }
+
+    fn push_change(&mut self, server: String, at: Nanos, text: String) {
         self.changes.push(WatchChange {
             at_us: (at - self.began).as_micros(),
-            server: self.servers[server].name.clone(),
-            text: text.into(),
+            server,
+            text,
             state: None,
         });
+    }
+
+    /// Notes something about the servers as a whole.
+    pub(super) fn note(&mut self, text: String, now: Nanos) {
+        self.push_change("servers".to_owned(), now, text);
     }
 
     /// Finds out whether a server has been restarted, or replaced, since its last answer.

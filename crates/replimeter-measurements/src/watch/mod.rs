@@ -10,14 +10,14 @@ mod report;
 mod samples;
 mod serve;
 
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::{cell::RefCell, path::Path, sync::atomic::AtomicBool};
 
 use clap::{Args, Command};
 use replimeter_engine::source::{Member, Servers};
 use replimeter_instruments::{
     Listener,
     watch::{
-        self, Event,
+        self, Event, ServerList,
         results::{State, WatchChange, WatchDocument, WatchResults, WatchRound, WatchSample},
         settings::{WatchPlan, WatchSettings},
     },
@@ -25,7 +25,7 @@ use replimeter_instruments::{
 use replimeter_model::plan::Request;
 use replimeter_render::{chart::Chart, html::HtmlError, report::Report, rows::Rows};
 use replimeter_run::{
-    self as run, Concluded, Finished, Measurement, RunContext, RunSurroundings,
+    self as run, Concluded, Finished, HangUps, Measurement, RunContext, RunSurroundings,
     cli_error::{CliError, unexpected},
     dry_run::PlanEffects,
     figures::{FigureSpec, StatedFigures},
@@ -213,9 +213,26 @@ fn watch_servers(
         let text = format!("serving {}", served.url());
         cx.observers.emit(run::Event::Note(&text));
     }
-    let members = to_measure(servers);
-    // The watch goes on from run to run, with its own time.
-    let mut run_began_us = 0.0;
+    let sandbox = servers.record().cloned();
+    let members = RefCell::new(to_measure(servers));
+    let hang_ups = cx.hang_ups().filter(|_| sandbox.is_none());
+    if let Some(hang_ups) = &hang_ups {
+        hang_ups.take_over();
+    }
+    let mut read = || {
+        if !servers.read_again().map_err(|error| error.to_string())? {
+            return Ok(None);
+        }
+        let again = to_measure(servers);
+        members.borrow_mut().clone_from(&again);
+        Ok(Some(again))
+    };
+    let mut list = ServerList {
+        asked: &|| hang_ups.as_ref().is_some_and(HangUps::take),
+        read: &mut read,
+    };
+    // The watch continues from run to run, with its own time.
+    let (mut run_began_us, mut before) = (0.0, (0.0, Vec::new()));
     let mut on = |event| {
         match event {
             Event::Change(mut change) => {
@@ -224,26 +241,35 @@ fn watch_servers(
                 cx.take(Call::Change(change))
             }
             Event::Round(mut round) => {
+                let (us, names) = (round.at_us(), names(&round));
                 let view = live.view(&round);
                 cx.observers.emit(run::Event::Live(&view));
                 let published = match &served {
                     Some(served) => served.publish(&round, view),
                     None => Ok(()),
                 };
-                let now_us = round.at_us();
+                let (before_us, named_before) = std::mem::replace(&mut before, (us, names.clone()));
+                // A run has the same servers from its beginning to its end.
+                let others = !named_before.is_empty() && named_before != names;
+                let mut next = Ok(());
+                if others || is_due(plan, before_us - run_began_us) {
+                    let keep = plan.rotate.map_or(usize::MAX, |_| plan.keep as usize);
+                    next = run::begin_next(cx, &members.borrow(), keep)
+                        .and_then(|()| cx.take(Call::Shape(label.clone())));
+                    run_began_us = before_us;
+                }
+                if others {
+                    // They are recorded again.
+                    cx.manifest.servers.clear();
+                }
                 for sample in &mut round.servers {
                     sample.at_us -= run_began_us;
                 }
-                let mut taken = cx.take(Call::Round(round));
+                let taken = next.and_then(|()| cx.take(Call::Round(round)));
                 cx.so_far(Gathered::results);
-                if taken.is_ok() && is_due(plan, now_us - run_began_us) {
-                    taken = run::begin_next(cx, &members, plan.keep as usize)
-                        .and_then(|()| cx.take(Call::Shape(label.clone())));
-                    run_began_us = now_us;
-                }
                 published.and(taken)
             }
-            Event::Servers(records) => cx.record_sandbox(&label, servers.record(), records),
+            Event::Servers(records) => cx.record_sandbox(&label, sandbox.as_ref(), records),
         }
         .map_err(|failure| failure.message)
     };
@@ -252,7 +278,14 @@ fn watch_servers(
         stop,
         so_far,
     };
-    Ok(watch::run(&members, plan, &clock, &mut listener)?)
+    let first = members.borrow().clone();
+    Ok(watch::run(&first, &mut list, plan, &clock, &mut listener)?)
+}
+
+/// Returns the servers of a round.
+fn names(round: &WatchRound) -> Vec<String> {
+    let servers = round.servers.iter();
+    servers.map(|sample| sample.server.clone()).collect()
 }
 
 /// Returns whether a run of this duration, in µs, is followed by another one.

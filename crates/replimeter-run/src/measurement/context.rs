@@ -25,7 +25,7 @@ use crate::{
     machine,
     options::{OutputArgs, OutputForm},
     run_dir::{JOURNAL, MANIFEST, PLAN, RunDir, SAMPLES, write_json, write_text},
-    screen::Host,
+    screen::{HangUps, Host},
     stream::SharedStream,
 };
 use replimeter_engine::{
@@ -364,6 +364,12 @@ impl<'a, M: Measurement> RunContext<'a, M> {
     /// Returns the appliers that every exit of the program restores.
     pub fn held_appliers(&self) -> &HeldAppliers {
         &self.lasting.host.held_appliers
+    }
+
+    /// Returns the hang-ups that the run may take over; `None` if its directory is named, so that no other can follow it.
+    pub fn hang_ups(&self) -> Option<HangUps> {
+        let named = self.lasting.output.run_dir.is_some();
+        (!named).then(|| self.lasting.host.hang_ups.clone())
     }
 
     /// Returns whether idle cores are kept awake.

@@ -18,6 +18,8 @@ pub struct CommandLineSettings {
     pub target: TargetSettings,
     /// The given settings, with the keys of a plan file.
     pub settings: Table,
+    /// The file that names the servers, if there is one.
+    pub topology: Option<PathBuf>,
     /// Passwords in URLs, by the name of the server.
     pub passwords: Passwords,
     /// Whether to ask for a password at the terminal.

@@ -252,6 +252,7 @@ impl TargetArgs {
                 ..settings.clone()
             },
             passwords,
+            topology: reach.topology.clone(),
             ask_password: reach.ask_password,
             show_errors: reach.show_errors,
             allowed: Allowed {

@@ -41,6 +41,24 @@ pub(super) struct Watched {
 }
 
 impl Watched {
+    pub(super) fn new(name: String, now: Nanos) -> Self {
+        Self {
+            name,
+            last: None,
+            failure: None,
+            received_at: now,
+            applied_at: now,
+            lacks_received: None,
+            lacks_applied: None,
+            proof_at: None,
+            executed: None,
+            errant: None,
+            paused_percent: None,
+            state: None,
+            recent: [10, 300].map(|seconds| RecentMax::new(Duration::from_secs(seconds).into())),
+        }
+    }
+
     /// Notes what is new in an answer.
     pub(super) fn note_progress(&mut self, at: AnswerTime, answer: &Answer) {
         let reading = &answer.reading;

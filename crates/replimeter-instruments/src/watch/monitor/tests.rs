@@ -319,3 +319,28 @@ fn memory_is_flat_over_a_day_with_a_stopped_replica() {
     let lag = cluster.monitor.sample(1, cluster.now).lag.unwrap();
     assert!(lag.low_us < 86_400e6 && lag.low_us > 86_000e6, "{lag:?}");
 }
+
+#[test]
+fn kept_servers_keep_what_is_known_about_them() {
+    let mut target = TargetSettings::default();
+    let (_, plan) = WatchSettings::default().plan(&mut target).unwrap();
+    let names = |names: [&str; 3]| names.map(str::to_owned);
+    let mut monitor = Monitor::new(names(["a", "b", "c"]), Some(1), &plan, Nanos(0));
+    monitor.fail(1, "refused".to_owned());
+    monitor.follow(&names(["d", "b", "c"]), Some(0), Nanos(1));
+    assert_eq!(monitor.servers[1].failure.as_deref(), Some("refused"));
+    assert_eq!(monitor.primary, Some(1));
+    let (round, changes) = monitor.decide(Nanos(2));
+    let servers: Vec<_> = round.servers.iter().map(|one| &one.server).collect();
+    assert_eq!(servers, ["d", "b", "c"]);
+    let texts = changes
+        .iter()
+        .map(|one| format!("{} {}", one.server, one.text));
+    let texts: Vec<_> = texts.collect();
+    assert_eq!(
+        texts,
+        ["d it is watched from now on", "a it is no longer watched"]
+    );
+    monitor.follow(&names(["d", "c", "e"]), Some(0), Nanos(3));
+    assert_eq!(monitor.primary, Some(0), "as it is declared");
+}
