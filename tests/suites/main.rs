@@ -51,6 +51,7 @@ mod usage;
 mod versions;
 mod watch;
 mod watch_once;
+mod watch_screen;
 
 use std::process::ExitCode;
 
@@ -111,7 +112,8 @@ const GROUPS: &[(&str, &[Test])] = groups![
     usage,
     versions,
     watch,
-    watch_once
+    watch_once,
+    watch_screen
 ];
 
 fn main() -> ExitCode {

@@ -8,8 +8,8 @@ use std::{
 
 use replimeter_engine::Node;
 use replimeter_suites::{
-    CommandOutput, LIMIT, TestEnvironment, assert_valid, harness::Test, password, shared,
-    shared::Shared, sql, test, url, wait, wait_until,
+    CommandOutput, LIMIT, Shared, TestEnvironment, assert_valid, harness::Test, password, shared,
+    sql, test, url, wait, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

@@ -21,7 +21,7 @@ use replimeter_model::{manifest::ServerRecord, target::Role};
 
 use self::{
     monitor::Monitor,
-    poller::Poller,
+    poller::{Poller, RecordedFacts},
     results::{WatchChange, WatchRound},
     settings::WatchPlan,
 };
@@ -29,6 +29,8 @@ use crate::{Listener, MeasureError, clock::Clock};
 
 /// Polls after which the servers are recorded; one that answers later is not.
 const RECORDED_AFTER: u64 = 3;
+/// Servers whose variables are recorded.
+const MAX_RECORDED: usize = 50;
 /// How long the end of the watch may take to be noticed.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest time between readings of the list of servers because one refuses the login.
@@ -76,10 +78,14 @@ pub fn run(
         interval: plan.poll_interval.0,
     };
     thread::scope(|scope| {
+        let recorded = match members.len() {
+            few if few <= MAX_RECORDED => RecordedFacts::All,
+            _ => RecordedFacts::WithoutVariables,
+        };
         let mut started = 0;
         let mut start = |node: &Node| -> Result<Polled, MeasureError> {
             let (end, ended) = mpsc::channel();
-            let poller = Poller::new(started, node, ticks);
+            let poller = Poller::new(started, node, ticks, recorded);
             let sender = sender.clone();
             poller_thread()
                 .spawn_scoped(scope, move || poller.run(&ended, &sender, clock))

@@ -18,7 +18,7 @@ use super::{
     CHECK_INTERVAL, Ticks, declared_primary,
     history::AnswerTime,
     monitor::{Answer, no_position, of_member, replication},
-    poller::Poller,
+    poller::{Poller, RecordedFacts},
     poller_thread,
     roles::{self, Reported},
     state::Replication,
@@ -66,7 +66,7 @@ pub fn ask_once(
     for (server, member) in members.iter().enumerate() {
         let (end, ended) = mpsc::channel::<()>();
         ends.push(end);
-        let poller = Poller::new(server, &member.node, ticks);
+        let poller = Poller::new(server, &member.node, ticks, RecordedFacts::WithoutVariables);
         let sender = sender.clone();
         poller_thread()
             .spawn(move || poller.run(&ended, &sender, &clock))

@@ -29,8 +29,16 @@ pub(super) struct Poller {
     server: usize,
     node: Node,
     ticks: Ticks,
-    /// Whether the server was recorded.
-    is_recorded: bool,
+    /// What is recorded of the server; `None` once it was.
+    recorded: Option<RecordedFacts>,
+}
+
+/// What is recorded of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordedFacts {
+    All,
+    /// Those of many servers would take too much memory.
+    WithoutVariables,
 }
 
 /// An answer, or why it is missing.
@@ -53,7 +61,7 @@ struct Connection {
 
 impl Poller {
     /// Creates one of the server with this number.
-    pub(super) fn new(server: usize, node: &Node, ticks: Ticks) -> Self {
+    pub(super) fn new(server: usize, node: &Node, ticks: Ticks, recorded: RecordedFacts) -> Self {
         let answer = MAX_ANSWER.min(node.answer);
         let node = Node {
             answer,
@@ -63,7 +71,7 @@ impl Poller {
             server,
             node,
             ticks,
-            is_recorded: false,
+            recorded: Some(recorded),
         }
     }
 
@@ -98,16 +106,12 @@ impl Poller {
     fn ask(&mut self, connection: &mut Option<Connection>, clock: &Clock) -> News {
         let mut asked = clock.now();
         let mut record = None;
-        let answer = match connection.take().map_or_else(|| self.open(), Ok) {
+        let opened = connection.take();
+        let answer = match opened.map_or_else(|| self.open(&mut record), Ok) {
             Err(error) => Err(error),
             Ok(opened) => {
                 asked = clock.now();
-                let connection = connection.insert(opened);
-                if !std::mem::replace(&mut self.is_recorded, true) {
-                    let facts = &connection.reader.facts;
-                    record = Some(Box::new(facts.record(&connection.session)));
-                }
-                connection.ask(&self.node)
+                connection.insert(opened).ask(&self.node)
             }
         };
         News {
@@ -122,11 +126,20 @@ impl Poller {
     }
 
     /// Connects, also to another server than before: an address may lead to another one after a failover.
-    fn open(&mut self) -> Result<Connection, ServerError> {
+    fn open(&mut self, record: &mut Option<Box<ServerRecord>>) -> Result<Connection, ServerError> {
         self.node.identity = RecordedIdentity::default();
         let mut session = Session::open_again(&self.node)?;
+        let reader = Reader::new(&mut session, |session, facts| {
+            if let Some(of) = self.recorded.take() {
+                let mut all = facts.record(session);
+                if of == RecordedFacts::WithoutVariables {
+                    all.variables.clear();
+                }
+                *record = Some(Box::new(all));
+            }
+        })?;
         Ok(Connection {
-            reader: Reader::new(&mut session)?,
+            reader,
             session,
             is_new: true,
             replicas_due: Instant::now(),
