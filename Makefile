@@ -1,6 +1,6 @@
 # `make` alone lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compile test-all test-versions test-dist build servers unit suites audit fuzz bench tools docs book deb dist reproduce clean
+.PHONY: help demo test check compile test-all test-versions test-monitoring test-dist build servers unit suites audit fuzz bench tools docs book deb dist reproduce clean
 
 CARGO ?= cargo
 DENY := target/tools/bin/cargo-deny
@@ -93,6 +93,7 @@ endif
 test-all: check
 	$(MAKE) test LONG=1
 	$(MAKE) test-versions
+	$(MAKE) test-monitoring
 	$(MAKE) test-dist
 
 # Tests on other series of the servers than those of `make test`. State transfer of MariaDB 11.8 needs the scripts of an installed one.
@@ -100,6 +101,10 @@ test-versions:
 	for series in mariadb-11.8 mysql-8.0 mysql-8.4; do scripts/get-servers $$series || exit; done
 	REPLIMETER_TEST_SERVERS='mariadb-11.8 mysql-8.4' $(MAKE) suites
 	$(MAKE) suites GROUP=versions LONG=1
+
+# Prometheus and gh-ost with `watch`.
+test-monitoring: build tools
+	scripts/test-monitoring
 
 # `make bench DEMO=--demo` also times `make demo` from a fresh clone. `make bench PARTS="shapes links"` runs only these parts
 # (starts, shapes, links, floor, memory, calibrate, reference, writes, tap, disturbance, hosts, load, loss, exposure, stale, front, page, compare).
