@@ -179,7 +179,9 @@ impl Reader {
         };
         let is_replica = channels.as_ref().is_ok_and(|channels| !channels.is_empty());
         let waits = match VariableNames::of(&self.facts) {
-            Some(_) if !is_replica && member.is_none() => acknowledgement::state(session)?.0,
+            Some(names) if !is_replica && member.is_none() => {
+                acknowledgement::primary_state(session, names)?
+            }
             _ => None,
         };
         Ok(Reading {

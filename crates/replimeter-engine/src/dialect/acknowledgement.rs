@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use replimeter_model::replication::Mode;
 
-use crate::{ServerError, Session, facts::ServerFacts};
+use crate::{ServerError, Session, error::unless_disconnected, facts::ServerFacts};
 
 /// Names of a server's variables and counters for semi-synchronous replication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +128,24 @@ pub struct ReplicaState {
     pub enabled: bool,
     /// Whether it is in effect: it acknowledges what it receives.
     pub active: bool,
+}
+
+/// Returns the state of a primary of which semi-synchronous replication has these names; `None` if it is not configured. That
+/// costs one variable: lists of variables and counters are long.
+///
+/// # Errors
+/// When the connection breaks.
+pub fn primary_state(
+    session: &mut Session,
+    names: VariableNames,
+) -> Result<Option<PrimaryState>, ServerError> {
+    let operation = "cannot read whether semi-synchronous replication is configured";
+    let enabled = format!("SELECT @@GLOBAL.{}_enabled", names.primary);
+    match unless_disconnected(session.value(operation, &enabled))? {
+        Ok(Some(enabled)) if on(&enabled) => Ok(state(session)?.0),
+        // The plugin of a replica has no such variable.
+        Ok(_) | Err(_) => Ok(None),
+    }
 }
 
 /// Returns both sides; the primary's is `None` when the server has no semi-synchronous replication.

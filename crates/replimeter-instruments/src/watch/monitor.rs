@@ -190,8 +190,8 @@ impl Monitor {
                 };
                 self.change(primary, at.answered, text);
             }
-            self.waits = Some(waits.clone());
         }
+        self.waits.clone_from(&answer.reading.waits);
         if let Some(replicas) = &answer.replicas {
             self.not_watched.clone_from(replicas);
         }
