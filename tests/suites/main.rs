@@ -51,6 +51,7 @@ mod usage;
 mod versions;
 mod watch;
 mod watch_once;
+mod watch_probe;
 mod watch_screen;
 
 use std::process::ExitCode;
@@ -113,6 +114,7 @@ const GROUPS: &[(&str, &[Test])] = groups![
     versions,
     watch,
     watch_once,
+    watch_probe,
     watch_screen
 ];
 

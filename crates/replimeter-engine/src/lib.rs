@@ -16,6 +16,7 @@ pub mod facts;
 pub mod filter;
 pub mod follow;
 pub mod grants;
+pub mod heartbeat_table;
 pub mod help;
 pub mod identity;
 mod login_error;

@@ -63,5 +63,10 @@ pub static TABLE: LazyLock<String> = LazyLock::new(|| {
         RandomState::new().hash_one(process::id())
     )
 });
+/// The beginning of the names of tables of `watch --probe`.
+const WATCH_TABLES: &str = "watch_probe_";
+/// The table that this watch writes to.
+pub(crate) static WATCH_TABLE: LazyLock<String> =
+    LazyLock::new(|| TABLE.replacen(TABLES, WATCH_TABLES, 1));
 /// The beginning of the comment of every table of Replimeter.
 pub(crate) const MARK: &str = "replimeter: made by a measurement and removed by it";

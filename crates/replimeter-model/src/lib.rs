@@ -37,6 +37,7 @@ pub mod shape;
 pub mod sizes;
 pub mod stages;
 pub mod suggest;
+pub mod table_name;
 pub mod target;
 pub mod time;
 pub mod time_span;

@@ -32,13 +32,15 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Every command that accepts a user's servers, with its defaults; those without an end have one.
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 11] = [
     "doctor",
     "lag",
     "lag --method all --stages",
     "stale",
     "tap --duration 15s",
     "exposure --duration 15s",
+    "watch --duration 15s",
+    "watch --duration 15s --probe 1s",
     "front --duration 15s --listen 127.0.0.1:0",
     "load --workload oltp-mix --duration 15s",
     "backlog --build-up 10s",
@@ -126,6 +128,8 @@ fn dry_run_states_the_connections() {
         "stale --rounds 1000 --curve-rounds 10 --read-consistency",
         "tap --duration 5s",
         "exposure --duration 5s",
+        "watch --duration 5s",
+        "watch --duration 5s --probe 1s",
         "front --duration 5s --listen 127.0.0.1:0 --connections 5",
         "load --workload oltp-mix --data-size 1000 --duration 5s",
         "backlog --build-up 5s",

@@ -28,19 +28,19 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// The user of the sandboxes.
-const ADMIN: &str = "replimeter";
+pub(crate) const ADMIN: &str = "replimeter";
 /// A user that may only see the state of replication, and its password.
-const READER: &str = "watcher";
+pub(crate) const READER: &str = "watcher";
 
 /// A watch that is under way, and its samples.
-struct Watch {
-    child: Child,
+pub(crate) struct Watch {
+    pub(crate) child: Child,
     samples: Receiver<Value>,
     tool: TestEnvironment,
 }
 
 impl Watch {
-    fn start(nodes: &[Node], user: &str, more: &[&str]) -> Self {
+    pub(crate) fn start(nodes: &[Node], user: &str, more: &[&str]) -> Self {
         let tool = TestEnvironment::new();
         let urls: Vec<String> = nodes.iter().map(|node| url(node, user)).collect();
         let mut args = vec!["watch", "--primary", &urls[0]];
@@ -87,7 +87,7 @@ impl Watch {
     }
 
     /// Returns the first sample from now on for which this holds.
-    fn await_sample(&self, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
+    pub(crate) fn await_sample(&self, what: &str, mut holds: impl FnMut(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         loop {
             match self.samples.recv_timeout(LIMIT) {
@@ -99,7 +99,7 @@ impl Watch {
     }
 
     /// Waits until a server is in a state.
-    fn await_state(&self, server: &str, state: &str) -> Value {
+    pub(crate) fn await_state(&self, server: &str, state: &str) -> Value {
         self.await_sample(&format!("{server} is {state}"), |sample| {
             sample["server"] == server && sample["state"] == state
         })
@@ -114,7 +114,7 @@ impl Watch {
     }
 
     /// Ends the watch as a user does, and returns its document.
-    fn end(self) -> Value {
+    pub(crate) fn end(self) -> Value {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let ended = wait(self.child, LIMIT);
         let run = self.tool.only_run();

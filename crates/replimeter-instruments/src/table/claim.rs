@@ -15,7 +15,7 @@ use super::{
     POLL_INTERVAL, SETTLE,
     lock::{keep_open, refuse_other_run, take_lock},
 };
-use crate::{MARK, preflight::Cluster};
+use crate::{MARK, WATCH_TABLES, preflight::Cluster};
 
 const OPERATION: &str = "cannot begin";
 /// Tables of Replimeter, by name and run.
@@ -138,5 +138,7 @@ fn marked(session: &mut Session) -> Result<BTreeSet<String>, ServerError> {
     let names = rows.into_iter().filter_map(|mut row| row.remove("found"));
     Ok(names
         .filter(|found| found.contains(&format!(": {MARK}")))
+        // A watch that probes runs at the same time as others.
+        .filter(|found| !found.starts_with(WATCH_TABLES))
         .collect())
 }

@@ -19,6 +19,9 @@ const KEEPING: &str = "cannot keep the session alive";
 /// The name of the lock.
 pub(crate) const LOCK: &str = "replimeter.run";
 
+/// The name of the lock of a watch that probes, during which another run can measure.
+const PROBE_LOCK: &str = "replimeter.probe";
+
 /// The name of the lock that a session holds from the creation of the schema to that of its first table, and from the
 /// check of its contents to its removal.
 const SCHEMA_LOCK: &str = "replimeter.schema";
@@ -121,6 +124,26 @@ fn acquire(
 pub(super) fn refuse_other_run(session: &mut Session) -> Result<(), ServerError> {
     let holder = session.value("cannot begin", &format!("SELECT IS_USED_LOCK('{LOCK}')"))?;
     holder.map_or(Ok(()), |holder| Err(busy(session, &holder)))
+}
+
+/// Returns the statement that asks whether the session holds the lock of a watch that probes, then whether the server is read-only.
+pub(crate) fn probe_question() -> String {
+    format!(
+        "SELECT CONCAT_WS(' ', COALESCE(IS_USED_LOCK('{PROBE_LOCK}') = CONNECTION_ID(), 0), @@GLOBAL.read_only)"
+    )
+}
+
+/// Takes the lock of a watch that probes; returns the connection that holds it, if another one does.
+pub(crate) fn take_probe_lock(session: &mut Session) -> Result<Option<String>, ServerError> {
+    acquire(session, PROBE_LOCK, "cannot probe", Duration::ZERO)
+}
+
+/// Releases the lock of a watch that probes. Best effort: the server releases it with the session.
+pub(super) fn release_probe_lock(session: &mut Session) {
+    let _ = session.value(
+        "cannot release the lock",
+        &format!("SELECT RELEASE_LOCK('{PROBE_LOCK}')"),
+    );
 }
 
 fn busy(session: &Session, holder: &str) -> ServerError {

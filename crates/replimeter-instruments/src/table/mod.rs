@@ -6,6 +6,7 @@ mod lock;
 mod readers;
 mod rows;
 mod schema;
+mod watch_table;
 
 use std::{
     collections::BTreeMap,
@@ -20,16 +21,18 @@ use std::{
 use replimeter_engine::{
     ErrorClass, Node, ServerError, Session,
     dialect::{statements::TRANSACTIONAL, sync_reads::conflict},
+    membership::ClusterState,
 };
 use replimeter_model::warning::{Warning, WarningCode};
 
-use self::lock::with_schema_lock;
+use self::lock::{release_probe_lock, with_schema_lock};
 pub(crate) use self::{
     arrival::arrival,
     claim::claim,
-    lock::{LOCK, lock_schema, unlock_schema},
+    lock::{LOCK, lock_schema, probe_question, take_probe_lock, unlock_schema},
     rows::remove_rows,
     schema::{Schema, SchemaState, find},
+    watch_table::WatchTable,
 };
 pub use self::{
     lock::keep_alive,
@@ -104,9 +107,20 @@ fn clear(cluster: &mut Cluster) -> Result<BTreeMap<String, Warning>, ServerError
             leftovers.entry(table).or_insert(warning);
         }
     };
-    let session = &mut cluster.primary.session;
-    let on_primary = find(session)?.probes;
+    let primary = &mut cluster.primary;
+    let writers = primary
+        .membership
+        .as_member()
+        .map_or(1, ClusterState::writers);
+    let session = &mut primary.session;
+    let found = find(session)?;
+    let on_primary = found.probes;
     add(session, on_primary.clone(), "");
+    // The lock is one of this member alone.
+    if !found.watched.is_empty() && writers <= 1 && take_probe_lock(session)?.is_none() {
+        add(session, found.watched, "");
+        release_probe_lock(session);
+    }
     for replica in &mut cluster.replicas {
         let session = &mut replica.server.session;
         // The removal by an earlier run may still be on its way.

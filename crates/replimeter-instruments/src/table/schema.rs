@@ -14,7 +14,8 @@ use replimeter_model::warning::{Warning, WarningCode};
 
 use super::{HURRIED, POLL_INTERVAL, SETTLE, lock::with_schema_lock, readers::Readers};
 use crate::{
-    MARK, SCHEMA, TABLE, TABLES, definition::define, preflight::hidden_contents, stamp::FEDERATED,
+    MARK, SCHEMA, TABLE, TABLES, WATCH_TABLES, definition::define, preflight::hidden_contents,
+    stamp::FEDERATED,
 };
 
 /// Follows the mark when the schema was created along with the table.
@@ -31,6 +32,8 @@ pub(crate) struct SchemaState {
     schema: bool,
     /// The tables for rows of this run and of killed ones.
     pub(crate) probes: Vec<String>,
+    /// The tables of watches that probe, and of killed ones.
+    pub(super) watched: Vec<String>,
     /// Whether it has the table of Replimeter that holds a password.
     pub(crate) federated: bool,
     /// Number of tables with Replimeter's mark.
@@ -90,13 +93,14 @@ pub(crate) fn find(session: &mut Session) -> Result<SchemaState, ServerError> {
         .chain(&routines)
         .chain(&events)
         .map(|row| get(row, "name"));
+    let named = |beginning: &str| {
+        let names = ours.iter().map(|row| get(row, "name"));
+        names.filter(|name| name.starts_with(beginning)).collect()
+    };
     Ok(SchemaState {
         schema: schema.is_some(),
-        probes: ours
-            .iter()
-            .map(|row| get(row, "name"))
-            .filter(|name| name.starts_with(TABLES))
-            .collect(),
+        probes: named(TABLES),
+        watched: named(WATCH_TABLES),
         federated: ours.iter().any(|row| get(row, "name") == FEDERATED),
         ours: ours.len() as u64,
         foreign: foreign.collect(),

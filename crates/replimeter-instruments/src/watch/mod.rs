@@ -1,9 +1,12 @@
-//! Watches servers that replicate: the state of each, and the bound of its lag, from positions that are polled. Only reads.
+//! Watches servers that replicate: the state of each, and the bound of its lag, from positions that are polled. Only reads,
+//! except for a row of its own, on request.
 
+mod heartbeats;
 mod history;
 mod monitor;
 pub mod once;
 mod poller;
+mod probe;
 mod recent;
 pub mod results;
 mod roles;
@@ -22,6 +25,7 @@ use replimeter_model::{manifest::ServerRecord, target::Role};
 use self::{
     monitor::Monitor,
     poller::{Poller, RecordedFacts},
+    probe::{Probe, Writer},
     results::{WatchChange, WatchRound},
     settings::WatchPlan,
 };
@@ -77,6 +81,7 @@ pub fn run(
         began: Instant::now(),
         interval: plan.poll_interval.0,
     };
+    let writer = Writer::unknown();
     thread::scope(|scope| {
         let recorded = match members.len() {
             few if few <= MAX_RECORDED => RecordedFacts::All,
@@ -85,7 +90,7 @@ pub fn run(
         let mut started = 0;
         let mut start = |node: &Node| -> Result<Polled, MeasureError> {
             let (end, ended) = mpsc::channel();
-            let poller = Poller::new(started, node, ticks, recorded);
+            let poller = Poller::new(started, node, ticks, recorded, plan.heartbeat.clone());
             let sender = sender.clone();
             poller_thread()
                 .spawn_scoped(scope, move || poller.run(&ended, &sender, clock))
@@ -101,6 +106,25 @@ pub fn run(
             .iter()
             .map(|member| start(&member.node))
             .collect::<Result<Vec<_>, MeasureError>>()?;
+        let (reports, probe_states) = mpsc::channel();
+        let writer = &writer;
+        let start_probe = |members: &[Member]| -> Result<_, MeasureError> {
+            let Some(interval) = plan.probe else {
+                return Ok(None);
+            };
+            let nodes: Vec<Node> = members.iter().map(|member| member.node.clone()).collect();
+            let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+            writer.set(None);
+            let probe = Probe::new(nodes.into_iter(), interval.0, writer);
+            let (end, ended) = mpsc::channel::<()>();
+            let reports = reports.clone();
+            let thread = thread::Builder::new()
+                .name("probe".to_owned())
+                .spawn_scoped(scope, move || probe.run(&ended, &reports))
+                .map_err(|_| MeasureError::Thread)?;
+            Ok(Some((end, thread, names)))
+        };
+        let mut probe = start_probe(members)?;
         let ends_at = plan.duration.map(|duration| began + duration.0.into());
         let mut round = Round::new(members.len(), ticks);
         let (mut records, mut rounds): (Vec<ServerRecord>, u64) = (Vec::new(), 0);
@@ -144,6 +168,8 @@ pub fn run(
                             records.retain(|record| names.contains(&record.name));
                             rounds = 0;
                         }
+                        // Other servers, or other passwords. The one before ends by itself, and the new one waits for its lock.
+                        probe = start_probe(&members)?;
                     }
                     Ok(None) => {}
                     Err(reason) => monitor.note(format!("not read again: {reason}"), now),
@@ -157,14 +183,32 @@ pub fn run(
             if rounds == RECORDED_AFTER || (is_over && rounds < RECORDED_AFTER) {
                 listener.send(Event::Servers(records.clone()))?;
             }
+            for state in probe_states.try_iter() {
+                monitor.take_probe(now, state);
+            }
             let (states, changes) = monitor.decide(now);
+            writer.set(monitor.writer(now));
             for change in changes {
                 listener.send(Event::Change(change))?;
             }
             listener.send(Event::Round(states))?;
             if is_over {
-                return Ok(());
+                break;
             }
+        }
+        let Some((end, thread, names)) = probe else {
+            return Ok(());
+        };
+        drop(end);
+        match thread.join() {
+            Ok(None) => Ok(()),
+            Ok(Some((server, text))) => listener.send(Event::Change(WatchChange {
+                at_us: (clock.now() - began).as_micros(),
+                server: names[server].clone(),
+                text,
+                state: None,
+            })),
+            Err(_) => Err(MeasureError::Thread),
         }
     })
 }

@@ -6,20 +6,23 @@ use std::{collections::BTreeMap, time::Duration};
 
 use replimeter_engine::{
     dialect::{ConnectedReplica, acknowledgement::PrimaryState, appliers},
+    heartbeat_table::TableValue,
     identity::Identity,
     position::{Executed, Position},
     reading::Reading,
 };
 use replimeter_model::{engine::Engine, time::Nanos};
 
-use self::server::Watched;
+use self::server::{Standing, Watched};
 pub(super) use self::server::{no_position, of_member, replication};
 use super::{
-    history::{AnswerTime, LagBound, Noted, PositionHistory},
+    heartbeats::ValueHistory,
+    history::{AnswerTime, Noted, PositionHistory},
+    probe::ProbeState,
     results::{LagRange, State, WatchChange, WatchRound, WatchSample},
     roles::{self, Reported},
     settings::WatchPlan,
-    state::{Evidence, Limits, LinkProof, Replication, decide},
+    state::{Evidence, HEARTBEATS_MISSED, Limits, LinkProof, Replication, decide},
 };
 
 /// What a server answered.
@@ -27,6 +30,8 @@ pub(super) struct Answer {
     pub(super) engine: Engine,
     pub(super) identity: Option<Identity>,
     pub(super) reading: Reading,
+    /// The value of the heartbeat table, or why it is not known; `None` without such a table.
+    pub(super) heartbeat: Option<Result<TableValue, String>>,
     /// For a first answer on a new connection: how long the server had run.
     pub(super) uptime: Option<Duration>,
     /// The replicas that are connected to it, if it was asked.
@@ -51,6 +56,10 @@ pub(super) struct Monitor {
     servers: Vec<Watched>,
     primary: Option<usize>,
     history: PositionHistory,
+    values: ValueHistory,
+    probe: Option<ProbeState>,
+    /// How long there may be no proof of a link while the probe writes.
+    probe_limit: Nanos,
     /// Whether commits waited for a replica.
     waits: Option<PrimaryState>,
     not_watched: Vec<ConnectedReplica>,
@@ -68,18 +77,25 @@ impl Monitor {
         plan: &WatchPlan,
         began: Nanos,
     ) -> Self {
-        let watched = |name| Watched::new(name, began);
+        let poll = plan.poll_interval.0;
+        let probe = plan.probe.map_or(Duration::ZERO, |probe| probe.0);
         Self {
-            servers: names.into_iter().map(watched).collect(),
+            servers: names
+                .into_iter()
+                .map(|name| Watched::new(name, began))
+                .collect(),
             primary,
             history: PositionHistory::default(),
+            values: ValueHistory::default(),
+            probe: plan.probe.map(|_| Err("it has not begun".to_owned())),
+            probe_limit: probe.mul_f64(HEARTBEATS_MISSED).into(),
             waits: None,
             not_watched: Vec::new(),
             changes: Vec::new(),
             limits: Limits {
                 max_lag: plan.max_lag.0.into(),
                 blocked_after: plan.blocked_after.0.into(),
-                silent_after: Nanos::from(plan.poll_interval.0 * 2),
+                silent_after: (poll + poll.max(probe * 2)).into(),
             },
             valid_for: plan.valid_for().into(),
             began,
@@ -116,6 +132,24 @@ impl Monitor {
         true
     }
 
+    /// Takes whether the probe writes.
+    pub(super) fn take_probe(&mut self, at: Nanos, state: ProbeState) {
+        let text = match &state {
+            Ok(()) => "the probe writes".to_owned(),
+            Err(reason) => format!("the probe does not write: {reason}"),
+        };
+        self.change(self.primary.unwrap_or(0), at, text);
+        self.probe = Some(state);
+    }
+
+    /// Returns the server that takes the writes, if it has answered lately and is no replica.
+    pub(super) fn writer(&self, now: Nanos) -> Option<usize> {
+        let primary = self.primary?;
+        let (_, answer) = self.servers[primary].last.as_ref()?;
+        let is_source = answer.reading.channels.as_ref().is_ok_and(Vec::is_empty);
+        (is_source && self.of_primary(primary, now).0 == State::Primary).then_some(primary)
+    }
+
     /// Takes why a server did not answer.
     pub(super) fn fail(&mut self, server: usize, reason: String) {
         self.servers[server].failure = Some(reason);
@@ -124,6 +158,7 @@ impl Monitor {
     /// Takes the answer of a server.
     pub(super) fn take(&mut self, server: usize, at: AnswerTime, answer: Answer) {
         self.note_restart(server, at, &answer);
+        self.note_table(server, at, &answer);
         if Some(server) == self.primary {
             self.take_primary(at, &answer);
         }
@@ -172,6 +207,21 @@ impl Monitor {
         }
     }
 
+    /// Finds out whether the heartbeat table of a server can be read no more, or again.
+    fn note_table(&mut self, server: usize, at: AnswerTime, answer: &Answer) {
+        let before = self.servers[server].last.as_ref();
+        let before = before.and_then(|(_, last)| last.heartbeat.as_ref()?.as_ref().err());
+        match (before, &answer.heartbeat) {
+            (before, Some(Err(reason))) if before != Some(reason) => {
+                self.change(server, at.answered, reason.clone());
+            }
+            (Some(_), Some(Ok(_))) => {
+                self.change(server, at.answered, "its heartbeat table can be read again");
+            }
+            _ => {}
+        }
+    }
+
     fn take_primary(&mut self, at: AnswerTime, answer: &Answer) {
         let Some(primary) = self.primary else { return };
         if let Some(written) = &answer.reading.written
@@ -179,6 +229,10 @@ impl Monitor {
         {
             let text = "it lacks transactions that the primary had: the lag begins again";
             self.change(primary, at.answered, text);
+        }
+        if let Some(Ok(value)) = answer.heartbeat {
+            let shown = self.servers.iter_mut().map(|one| &mut one.shown);
+            self.values.add(value, at, shown);
         }
         if let Some(waits) = &answer.reading.waits {
             let now = waits.in_effect();
@@ -325,15 +379,13 @@ impl Monitor {
     fn sample(&mut self, index: usize, now: Nanos) -> WatchSample {
         let is_primary = Some(index) == self.primary;
         let is_fresh = self.is_fresh(index, now);
-        let lag = match is_primary {
-            true => None,
-            false => self.lag(index).filter(|_| is_fresh),
-        };
-        let has_all = self.note_lacking(index, now);
+        let standing = self.standing(index, now);
+        self.note_lacking(index, now, standing.has_all);
+        let lag = standing.lag.filter(|_| is_fresh && !is_primary);
         let (state, reason) = if is_primary {
             self.of_primary(index, now)
         } else {
-            decide(&self.evidence(index, now, lag, has_all), self.limits)
+            decide(&self.evidence(index, now, standing), self.limits)
         };
         let newest = self.history.newest();
         let one = &mut self.servers[index];
@@ -426,35 +478,61 @@ impl Monitor {
         (State::Primary, String::new())
     }
 
-    fn lag(&self, index: usize) -> Option<LagBound> {
-        let (at, answer) = self.servers[index].last.as_ref()?;
-        self.history.lag(answer.reading.applied.as_ref()?, *at)
+    /// Returns where a server stands: by its transactions, or by the values of the heartbeat table where these are not known.
+    fn standing(&mut self, index: usize, now: Nanos) -> Standing {
+        let last = self.primary.map(|primary| &self.servers[primary].last);
+        let is_numbered = last
+            .and_then(Option::as_ref)
+            .is_some_and(|(_, answer)| answer.reading.written.is_some());
+        let one = &mut self.servers[index];
+        let unknown = |missing| Standing {
+            lag: None,
+            has_all: None,
+            silent: Nanos(0),
+            missing,
+        };
+        let Some((at, answer)) = &one.last else {
+            return unknown("it has not answered yet".to_owned());
+        };
+        let missing = no_position(&answer.reading);
+        match (&answer.reading.applied, &answer.heartbeat) {
+            (Some(applied), _) if is_numbered => Standing {
+                lag: self.history.lag(applied, *at),
+                has_all: Some(self.history.is_applied(applied)),
+                silent: self.history.advanced_at().map_or(Nanos(0), |at| now - at),
+                missing,
+            },
+            (_, Some(Ok(_))) => match self.values.lag(&mut one.shown, *at) {
+                Ok((lag, has_all)) => Standing {
+                    lag: Some(lag),
+                    has_all,
+                    silent: self.values.silent(now),
+                    missing,
+                },
+                Err(reason) => unknown(reason.to_owned()),
+            },
+            (_, Some(Err(reason))) => unknown(format!("{missing}; {reason}")),
+            (_, None) => unknown(missing),
+        }
     }
 
-    /// Notes since when a replica has lacked something, and returns whether it has everything that the primary was seen to have.
-    fn note_lacking(&mut self, index: usize, now: Nanos) -> bool {
+    /// Notes since when a replica has lacked something.
+    fn note_lacking(&mut self, index: usize, now: Nanos, has_all: Option<bool>) {
         let one = &mut self.servers[index];
-        let Some((_, answer)) = &one.last else {
-            return false;
-        };
-        let has = |position: &Option<Position>| {
-            position
-                .as_ref()
-                .map(|position| self.history.is_applied(position))
-        };
+        let Some((_, answer)) = &one.last else { return };
         let lacks = |since: &mut Option<Nanos>, has: Option<bool>| {
             *since = match has {
                 Some(false) => since.or(Some(now)),
                 _ => None,
             };
         };
-        let has_all = has(&answer.reading.applied);
-        lacks(&mut one.lacks_received, has(&answer.reading.received));
+        let received = answer.reading.received.as_ref();
+        let has_received = received.map(|received| self.history.is_applied(received));
+        lacks(&mut one.lacks_received, has_received);
         lacks(&mut one.lacks_applied, has_all);
-        has_all == Some(true)
     }
 
-    fn evidence(&self, index: usize, now: Nanos, lag: Option<LagBound>, has_all: bool) -> Evidence {
+    fn evidence(&self, index: usize, now: Nanos, standing: Standing) -> Evidence {
         let one = &self.servers[index];
         let since = |lacks: Option<Nanos>, advanced: Nanos| {
             lacks.map_or(Nanos(0), |since| now - since.max(advanced))
@@ -467,17 +545,25 @@ impl Monitor {
                 replication,
             ),
             no_primary: self.no_primary(now),
-            lag,
-            no_lag: no_position(reading),
-            has_all,
+            lag: standing.lag,
+            no_lag: standing.missing,
+            has_all: standing.has_all == Some(true),
             stuck: since(one.lacks_applied, one.applied_at),
             receives_nothing: reading
                 .and_then(|reading| reading.received.as_ref())
                 .map(|_| since(one.lacks_received, one.received_at)),
-            silent: self.history.advanced_at().map_or(Nanos(0), |at| now - at),
+            silent: standing.silent,
             proof: LinkProof {
                 age: one.proof_at.map(|at| now - at),
-                limit: one.proof_limit(),
+                limit: match &self.probe {
+                    Some(Ok(())) => Ok(self.probe_limit),
+                    Some(Err(reason)) => one.proof_limit().map_err(|missing| {
+                        format!("{missing}; the probe does not write: {reason}")
+                    }),
+                    None => one.proof_limit().map_err(|missing| {
+                        format!("{missing}; --probe proves that the link works")
+                    }),
+                },
                 watched: now - self.began,
             },
             errant: one.errant.unwrap_or(0),
@@ -494,17 +580,21 @@ impl Monitor {
             return Some(format!("the primary, {}, does not answer", one.name));
         }
         let (_, answer) = one.last.as_ref()?;
-        match &answer.reading.written {
-            Some(_) => None,
-            None => Some(format!(
-                "the position of the primary, {}, is not known: {}",
-                one.name,
-                match &answer.reading.executed {
-                    Executed::Unknown(reason) => reason.as_str(),
-                    _ => "it logs nothing",
-                }
-            )),
+        if answer.reading.written.is_some() || matches!(answer.heartbeat, Some(Ok(_))) {
+            return None;
         }
+        let reason = match &answer.reading.executed {
+            Executed::Unknown(reason) => reason.as_str(),
+            _ => "it logs nothing",
+        };
+        let table = match &answer.heartbeat {
+            Some(Err(reason)) => format!("; {reason}"),
+            _ => String::new(),
+        };
+        Some(format!(
+            "the position of the primary, {}, is not known: {reason}{table}",
+            one.name
+        ))
     }
 }
 

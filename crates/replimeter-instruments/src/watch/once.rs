@@ -66,7 +66,13 @@ pub fn ask_once(
     for (server, member) in members.iter().enumerate() {
         let (end, ended) = mpsc::channel::<()>();
         ends.push(end);
-        let poller = Poller::new(server, &member.node, ticks, RecordedFacts::WithoutVariables);
+        let poller = Poller::new(
+            server,
+            &member.node,
+            ticks,
+            RecordedFacts::WithoutVariables,
+            None,
+        );
         let sender = sender.clone();
         poller_thread()
             .spawn(move || poller.run(&ended, &sender, &clock))
@@ -198,7 +204,7 @@ impl Question {
         let reason = member.and_then(|member| of_member(member.state.as_ref()));
         let reason = reason.or_else(|| match answer.reading.written {
             Some(_) => None,
-            None => Some(no_position(Some(&answer.reading))),
+            None => Some(no_position(&answer.reading)),
         });
         reason.map(|reason| format!("{}: {reason}", primary.name))
     }
@@ -276,7 +282,7 @@ impl Question {
             reasons.push(match (&one.failure, applied) {
                 (Some(failure), _) => failure.clone(),
                 (None, _) if wanted.is_none() => "the primary's position is not known".to_owned(),
-                (None, None) if reading.is_some() => no_position(reading),
+                (None, None) if let Some(reading) = reading => no_position(reading),
                 _ => format!("no answer for {:.1} s", (now - since).as_micros() / 1e6),
             });
         }
@@ -328,6 +334,7 @@ mod tests {
             },
             uptime: None,
             replicas: None,
+            heartbeat: None,
         }
     }
 

@@ -8,11 +8,12 @@ use std::{
 use replimeter_engine::{
     Node, ServerError, Session,
     dialect::{self, ConnectedReplica},
+    heartbeat_table::HeartbeatTable,
     identity::RecordedIdentity,
     reading::{Reader, Reading},
     unless_disconnected,
 };
-use replimeter_model::{manifest::ServerRecord, random::Random};
+use replimeter_model::{manifest::ServerRecord, random::Random, table_name::TableName};
 
 use super::{Ticks, history::AnswerTime, monitor::Answer};
 use crate::clock::Clock;
@@ -21,6 +22,8 @@ use crate::clock::Clock;
 const MAX_ANSWER: Duration = Duration::from_secs(5);
 /// Interval between questions for the replicas that are connected to a server.
 const REPLICAS: Duration = Duration::from_secs(30);
+/// Time after which a connection that may not see the replication is opened again: privileges can be those of its beginning.
+const REFUSED: Duration = Duration::from_secs(10);
 /// Longest pause between attempts to connect.
 const MAX_PAUSE: Duration = Duration::from_secs(15);
 
@@ -29,6 +32,8 @@ pub(super) struct Poller {
     server: usize,
     node: Node,
     ticks: Ticks,
+    /// The heartbeat table that it has.
+    pub(super) heartbeat: Option<TableName>,
     /// What is recorded of the server; `None` once it was.
     recorded: Option<RecordedFacts>,
 }
@@ -54,14 +59,22 @@ pub(super) struct News {
 struct Connection {
     session: Session,
     reader: Reader,
+    heartbeat: Option<HeartbeatTable>,
     is_new: bool,
+    since: Instant,
     /// When its connected replicas are asked for.
     replicas_due: Instant,
 }
 
 impl Poller {
     /// Creates one of the server with this number.
-    pub(super) fn new(server: usize, node: &Node, ticks: Ticks, recorded: RecordedFacts) -> Self {
+    pub(super) fn new(
+        server: usize,
+        node: &Node,
+        ticks: Ticks,
+        recorded: RecordedFacts,
+        heartbeat: Option<TableName>,
+    ) -> Self {
         let answer = MAX_ANSWER.min(node.answer);
         let node = Node {
             answer,
@@ -72,6 +85,7 @@ impl Poller {
             node,
             ticks,
             recorded: Some(recorded),
+            heartbeat,
         }
     }
 
@@ -111,7 +125,13 @@ impl Poller {
             Err(error) => Err(error),
             Ok(opened) => {
                 asked = clock.now();
-                connection.insert(opened).ask(&self.node)
+                let opened = connection.insert(opened);
+                let answer = opened.ask(&self.node);
+                let refused = |answer: &Answer| answer.reading.channels.is_err();
+                if opened.since.elapsed() >= REFUSED && answer.as_ref().is_ok_and(refused) {
+                    *connection = None;
+                }
+                answer
             }
         };
         News {
@@ -140,8 +160,10 @@ impl Poller {
         })?;
         Ok(Connection {
             reader,
+            heartbeat: self.heartbeat.clone().map(HeartbeatTable::new),
             session,
             is_new: true,
+            since: Instant::now(),
             replicas_due: Instant::now(),
         })
     }
@@ -150,12 +172,17 @@ impl Poller {
 impl Connection {
     fn ask(&mut self, node: &Node) -> Result<Answer, ServerError> {
         let reading = self.reader.read(&mut self.session)?;
+        let heartbeat = match &mut self.heartbeat {
+            Some(table) => Some(table.read(&mut self.session)?),
+            None => None,
+        };
         let replicas = self.replicas(&reading)?;
         let is_new = std::mem::take(&mut self.is_new);
         Ok(Answer {
             engine: self.reader.facts.engine,
             identity: node.identity.first().cloned(),
             reading,
+            heartbeat,
             uptime: self
                 .reader
                 .uptime_s
@@ -180,3 +207,6 @@ impl Connection {
         Ok(unless_disconnected(replicas)?.ok())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use replimeter_model::{
         contradiction,
     },
     settings,
+    table_name::TableName,
     target::Target,
     time_span::TimeSpan,
 };
@@ -40,6 +41,19 @@ settings! {
 
     /// A replica is blocked if it has lacked something for this time, and has not advanced [default: {default}]
     blocked_after "TIME": TimeSpan = TimeSpan::from_secs(5), above_zero("");
+
+    /// Also read this heartbeat table, such as that of pt-heartbeat
+    ///
+    /// Its first 16 rows are compared by value on every server: a writer that pauses is no lag. They prove that a link works, and give the
+    /// lag of servers whose transactions have no GTIDs.
+    #[schemars(with = "Option<String>")]
+    heartbeat "SCHEMA.TABLE": Option<TableName>;
+
+    /// Write to a row of Replimeter's own on the primary once per interval [default: never]
+    ///
+    /// It proves that an idle link works: each replica has to apply it. The row is in the schema replimeter, which is removed at the end. It
+    /// needs the privileges of lag, which can run at the same time; --heartbeat needs a table that is there already, and writes nothing.
+    probe "TIME": Option<TimeSpan>, from_to(TimeSpan::from_millis(100), TimeSpan::from_secs(60), "");
 
     /// Report figures once per interval [default: 10s]
     report_interval "TIME": TimeSpan = duration.map_or(WINDOW, |duration| duration.min(WINDOW)), interval_in(duration);

@@ -72,8 +72,9 @@ States:
   unreachable, unknown (with what is missing)
 
 The lag is the age of the oldest transaction that a replica has not applied. It
-lies between two ends, from positions alone: no row is written, and no server's
-clock is read. Without --duration, Ctrl-C ends the watch regularly.";
+lies between two ends, from positions alone: no row is written (except with
+--probe), and no server's clock is read. Without --duration, Ctrl-C ends the
+watch regularly.";
 
     type Settings = WatchSettings;
     type Options = ();
@@ -114,9 +115,14 @@ clock is read. Without --duration, Ctrl-C ends the watch regularly.";
         ));
         let per_s = 1.0 / plan.poll_interval.0.as_secs_f64().max(f64::MIN_POSITIVE);
         let work = format!("about {:.0} status queries/s", 4.0 * per_s);
-        effects.cost("primary", 1, &work);
+        effects.cost("primary", 1 + u64::from(plan.probe.is_some()), &work);
         effects.cost("each replica", 1, &work);
-        effects.writes("nothing");
+        effects.writes(match plan.probe {
+            None => "nothing".to_owned(),
+            Some(interval) => {
+                format!("one row of the schema `replimeter` each {interval}, removed at the end")
+            }
+        });
         if let Some(rotate) = plan.rotate {
             effects.time(format!(
                 "in a new directory each {rotate}, of which {} are kept besides",

@@ -28,7 +28,10 @@ pub(super) fn table(
                         "a table name may have letters, digits and underscores only, at most 64",
                     );
                 }
-                if text.starts_with(crate::TABLES) || text == SETS {
+                if text.starts_with(crate::TABLES)
+                    || text.starts_with(crate::WATCH_TABLES)
+                    || text == SETS
+                {
                     return file.error(
                         value,
                         format!("the name `{text}` is reserved by Replimeter"),

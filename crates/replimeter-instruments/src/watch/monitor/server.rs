@@ -12,6 +12,7 @@ use replimeter_model::time::Nanos;
 
 use super::Answer;
 use crate::watch::{
+    heartbeats::ShownValue,
     history::{AnswerTime, LagBound},
     recent::RecentMax,
     results::{LagRange, State},
@@ -32,6 +33,8 @@ pub(super) struct Watched {
     pub(super) lacks_received: Option<Nanos>,
     pub(super) lacks_applied: Option<Nanos>,
     pub(super) proof_at: Option<Nanos>,
+    /// What it shows of the heartbeat table.
+    pub(super) shown: ShownValue,
     /// What it had executed at an earlier time, to be compared with a later answer of the primary.
     pub(super) executed: Option<(Nanos, Executed)>,
     pub(super) errant: Option<u64>,
@@ -40,17 +43,31 @@ pub(super) struct Watched {
     pub(super) recent: [RecentMax; 2],
 }
 
+/// Where a server stands in what the primary has written.
+pub(super) struct Standing {
+    /// Its lag, if that is known.
+    pub(super) lag: Option<LagBound>,
+    /// Whether it has everything that the primary was seen to have, if that is known.
+    pub(super) has_all: Option<bool>,
+    /// For how long the primary has written nothing.
+    pub(super) silent: Nanos,
+    /// What is missing where the lag is not known.
+    pub(super) missing: String,
+}
+
 impl Watched {
-    pub(super) fn new(name: String, now: Nanos) -> Self {
+    /// Creates one with this name, at the beginning of the watch.
+    pub(super) fn new(name: String, began: Nanos) -> Self {
         Self {
             name,
             last: None,
             failure: None,
-            received_at: now,
-            applied_at: now,
+            received_at: began,
+            applied_at: began,
             lacks_received: None,
             lacks_applied: None,
             proof_at: None,
+            shown: ShownValue::default(),
             executed: None,
             errant: None,
             paused_percent: None,
@@ -64,6 +81,9 @@ impl Watched {
         let reading = &answer.reading;
         let Some((before_at, before)) = &self.last else {
             (self.received_at, self.applied_at) = (at.answered, at.answered);
+            if let Some(Ok(value)) = answer.heartbeat {
+                self.shown.show(value, at);
+            }
             return self.keep_executed(at, reading);
         };
         let advanced = |of: fn(&Reading) -> &Option<Position>| matches!((of(&before.reading), of(reading)), (Some(before), Some(now)) if before != now);
@@ -71,7 +91,12 @@ impl Watched {
         if received {
             self.received_at = at.answered;
         }
-        if applied {
+        // Where there are no positions, the value is applied.
+        let shown = match answer.heartbeat {
+            Some(Ok(value)) => self.shown.show(value, at),
+            _ => false,
+        };
+        if applied || (shown && reading.applied.is_none()) {
             self.applied_at = at.answered;
         }
         let heartbeat = match (before.reading.heartbeats, reading.heartbeats) {
@@ -81,7 +106,7 @@ impl Watched {
         let member = reading.member.as_ref();
         let is_member = member.and_then(|member| member.state.as_ref());
         let in_contact = is_member.is_some_and(|state| state.active() && state.has_quorum());
-        if received || applied || heartbeat || in_contact {
+        if received || applied || shown || heartbeat || in_contact {
             // It came after the answer before.
             self.proof_at = Some(match in_contact {
                 true => at.asked,
@@ -109,18 +134,15 @@ impl Watched {
         if answer.reading.member.is_some() {
             return Ok(Nanos(0));
         }
-        let none = "; --probe proves that the link works";
         match answer.reading.heartbeats {
             Some(heartbeats) if heartbeats.period_s > 0.0 => {
                 let limit = Duration::from_secs_f64(heartbeats.period_s * HEARTBEATS_MISSED);
                 Ok(limit.into())
             }
-            Some(_) => Err(format!("its source sends no heartbeats{none}")),
+            Some(_) => Err("its source sends no heartbeats".to_owned()),
             None => Err(match heartbeats::privilege(answer.engine) {
-                Some(privilege) => {
-                    format!("its heartbeats cannot be read: GRANT {privilege}{none}")
-                }
-                None => format!("it shows no heartbeats{none}"),
+                Some(privilege) => format!("its heartbeats cannot be read: GRANT {privilege}"),
+                None => "it shows no heartbeats".to_owned(),
             }),
         }
     }
@@ -171,9 +193,9 @@ pub(in super::super) fn replication(reading: &Reading) -> Replication {
 }
 
 /// Returns why a replica's position is not known.
-pub(in super::super) fn no_position(reading: Option<&Reading>) -> String {
-    match reading.map(|reading| &reading.executed) {
-        Some(Executed::Unknown(reason)) => format!("its position is not known: {reason}"),
+pub(in super::super) fn no_position(reading: &Reading) -> String {
+    match &reading.executed {
+        Executed::Unknown(reason) => format!("its position is not known: {reason}"),
         _ => "its position is not known".to_owned(),
     }
 }

@@ -27,6 +27,9 @@ struct Cluster {
     own: Vec<u64>,
     stopped: Vec<usize>,
     uptime: Option<Duration>,
+    /// What each server shows of a heartbeat table, if there is one.
+    values: Vec<Result<u64, &'static str>>,
+    has_gtids: bool,
 }
 
 impl Cluster {
@@ -50,6 +53,17 @@ impl Cluster {
             own: vec![0; replicas + 1],
             stopped: Vec::new(),
             uptime: None,
+            values: Vec::new(),
+            has_gtids: true,
+        }
+    }
+
+    /// Creates one without GTIDs, with a heartbeat table.
+    fn without_gtids(replicas: usize) -> Self {
+        Self {
+            values: vec![Ok(1); replicas + 1],
+            has_gtids: false,
+            ..Self::new(replicas)
         }
     }
 
@@ -76,7 +90,7 @@ impl Cluster {
                 ..Channel::default()
             }],
         };
-        Answer {
+        let mut answer = Answer {
             engine: Engine::ALL[0],
             identity: Some(Identity {
                 server_id: server as u64 + 1,
@@ -102,9 +116,19 @@ impl Cluster {
                 member: None,
                 waits: None,
             },
+            heartbeat: self.values.get(server).map(|value| match value {
+                Ok(number) => Ok(TableValue::of([number])),
+                Err(reason) => Err((*reason).to_owned()),
+            }),
             uptime: self.uptime,
             replicas: None,
+        };
+        let reading = &mut answer.reading;
+        if !self.has_gtids {
+            reading.executed = Executed::Unknown("gtid_mode is OFF".to_owned());
+            (reading.written, reading.applied, reading.received) = (None, None, None);
         }
+        answer
     }
 
     /// Asks everyone a second later, and returns the states and the changes.
@@ -343,4 +367,100 @@ fn kept_servers_keep_what_is_known_about_them() {
     );
     monitor.follow(&names(["d", "c", "e"]), Some(0), Nanos(3));
     assert_eq!(monitor.primary, Some(0), "as it is declared");
+}
+
+#[test]
+fn values_of_a_table_decide_where_there_are_no_gtids() {
+    let mut cluster = Cluster::without_gtids(2);
+    let (states, _) = cluster.second();
+    assert_eq!(states[1..], [State::InStep; 2]);
+    let mut states = Vec::new();
+    for number in 2..10 {
+        cluster.values[0] = Ok(number);
+        cluster.values[2] = Ok(number);
+        let (all, _) = cluster.second();
+        assert_eq!(all[2], State::InStep);
+        states.push(all[1]);
+    }
+    assert!(states.contains(&State::Lagging), "{states:?}");
+    assert_eq!(states.last(), Some(&State::Blocked));
+    cluster.values.fill(Ok(10));
+    assert_eq!(cluster.state(), State::InStep, "a proof of the link");
+    // The writer pauses; heartbeats of the source prove the link.
+    cluster.heartbeats += 1;
+    let last = (0..60).map(|_| cluster.state()).last();
+    assert_eq!(last, Some(State::Idle));
+    let sample = cluster.monitor.sample(1, cluster.now);
+    assert_eq!(sample.lag.map(|lag| lag.low_us), Some(0.0));
+}
+
+#[test]
+fn table_that_cannot_be_read_is_named_and_read_again() {
+    let mut cluster = Cluster::without_gtids(1);
+    cluster.second();
+    let grant = "`a`.`b` cannot be read: GRANT SELECT ON `a`.`b` TO the user";
+    cluster.values[1] = Err(grant);
+    let (states, changes) = cluster.second();
+    assert_eq!(states[1], State::Unknown);
+    assert_eq!(changes[0], format!("replica1 {grant}"));
+    assert!(changes[1].ends_with(grant), "{changes:?}");
+    cluster.values = vec![Err("there is no table `a`.`b`"), Ok(1)];
+    let (_, changes) = cluster.second();
+    let missing = "gtid_mode is OFF; there is no table `a`.`b`";
+    let reason = cluster.monitor.sample(1, cluster.now).reason;
+    assert!(reason.ends_with(missing), "{reason}, {changes:?}");
+    cluster.values = vec![Ok(2); 2];
+    let (states, changes) = cluster.second();
+    assert_eq!(states[1], State::InStep, "{changes:?}");
+    // Where positions are known, nothing is missing without the table.
+    cluster.has_gtids = true;
+    cluster.values[1] = Err(grant);
+    assert_eq!(cluster.second().0[1], State::InStep);
+}
+
+#[test]
+fn value_that_the_primary_never_showed_is_unknown() {
+    let mut cluster = Cluster::without_gtids(1);
+    cluster.values = vec![Ok(5), Ok(4)];
+    assert_eq!(cluster.state(), State::Unknown);
+    let reason = cluster.monitor.sample(1, cluster.now).reason;
+    assert!(reason.contains("has not shown"), "{reason}");
+    cluster.values[1] = Ok(5);
+    assert_eq!(cluster.state(), State::InStep);
+}
+
+#[test]
+fn probe_proves_links_without_heartbeats_and_is_never_idle() {
+    let mut cluster = Cluster::new(1);
+    cluster.monitor.probe = Some(Ok(()));
+    cluster.monitor.probe_limit = Nanos(5 * S / 2);
+    for _ in 0..100 {
+        cluster.write(1);
+        assert_eq!(cluster.state(), State::InStep);
+        let sample = cluster.monitor.sample(1, cluster.now);
+        assert!(sample.proof_age_us.unwrap_or(0.0) <= 2e6, "{sample:?}");
+    }
+    // The link is cut: its row does not arrive.
+    let states: Vec<State> = (0..8)
+        .map(|_| {
+            cluster.written += 1;
+            cluster.state()
+        })
+        .collect();
+    assert_eq!(states[5], State::Blocked, "{states:?}");
+    // A primary that is read-only.
+    cluster.write(1);
+    let reason = "the server is read-only".to_owned();
+    cluster.monitor.take_probe(cluster.now, Err(reason));
+    let (_, changes) = cluster.second();
+    assert_eq!(
+        changes[0],
+        "primary the probe does not write: the server is read-only"
+    );
+    let last = (0..90).map(|_| cluster.state()).last();
+    assert_eq!(last, Some(State::Unknown));
+    assert!(cluster.monitor.writer(cluster.now).is_some());
+    cluster.gone = vec![0];
+    let _ = (0..9).map(|_| cluster.state()).count();
+    assert_eq!(cluster.monitor.writer(cluster.now), None);
 }
