@@ -86,6 +86,23 @@ impl Executed {
         }
     }
 
+    /// Returns at least how many transactions it has that another server does not have; `None` where they cannot be determined. The exact
+    /// number, if positions are sets; otherwise those of one origin count once, since their numbers continue those of others.
+    #[must_use]
+    pub fn errant_at_least(&self, other: &Self) -> Option<u64> {
+        match (self, other) {
+            (Self::Domains { logged: own, .. }, Self::Domains { logged, applied }) => {
+                let has = |last: &DomainCommit| {
+                    [logged, applied].iter().any(|known| {
+                        last_of(known, last.domain, last.server) >= Some(last.sequence)
+                    })
+                };
+                Some(own.iter().filter(|last| !has(last)).count() as u64)
+            }
+            _ => self.errant(other).map(|(count, _)| count),
+        }
+    }
+
     /// Returns the position up to which it has written, itself or as a replica that logs; `None` if that is not known.
     #[must_use]
     pub fn written(&self, facts: &ServerFacts) -> Option<Position> {

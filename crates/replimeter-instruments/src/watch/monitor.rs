@@ -94,7 +94,8 @@ impl Monitor {
             changes: Vec::new(),
             limits: Limits {
                 max_lag: plan.max_lag.0.into(),
-                blocked_after: plan.blocked_after.0.into(),
+                // Polls are not exactly one interval apart: the poll after this time counts, even if it comes a little early.
+                blocked_after: plan.blocked_after.0.saturating_sub(poll / 2).into(),
                 silent_after: (poll + poll.max(probe * 2)).into(),
             },
             valid_for: plan.valid_for().into(),
@@ -254,8 +255,7 @@ impl Monitor {
             if index != primary
                 && let Some((_, executed)) = one.executed.take_if(|executed| is_older(executed))
             {
-                let more = executed.errant(&answer.reading.executed);
-                one.errant = more.map(|(count, _)| count);
+                one.errant = executed.errant_at_least(&answer.reading.executed);
             }
         }
     }

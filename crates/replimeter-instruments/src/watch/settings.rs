@@ -39,7 +39,9 @@ settings! {
     /// A replica is late above this lag [default: {default}]
     max_lag "TIME": TimeSpan = TimeSpan::from_secs(5), above_zero("");
 
-    /// A replica is blocked if it has lacked something for this time, and has not advanced [default: {default}]
+    /// A replica that has not advanced for this time is blocked [default: {default}]
+    ///
+    /// Unless it has everything that the primary has.
     blocked_after "TIME": TimeSpan = TimeSpan::from_secs(5), above_zero("");
 
     /// Also read this heartbeat table, such as that of pt-heartbeat
@@ -49,7 +51,7 @@ settings! {
     #[schemars(with = "Option<String>")]
     heartbeat "SCHEMA.TABLE": Option<TableName>;
 
-    /// Write to a row of Replimeter's own on the primary once per interval [default: never]
+    /// Write a row of its own on the primary once per interval [default: never]
     ///
     /// It proves that an idle link works: each replica has to apply it. The row is in the schema replimeter, which is removed at the end. It
     /// needs the privileges of lag, which can run at the same time; --heartbeat needs a table that is there already, and writes nothing.
@@ -63,7 +65,7 @@ settings! {
     /// The run before is complete, and can be read as soon as the next one has begun.
     rotate "TIME": Option<TimeSpan>, from_to(MIN_ROTATION, MAX_ROTATION, "");
 
-    /// Keep this many runs besides the one under way, and remove older ones [default: {default}]
+    /// Keep this many runs besides the one under way, and remove older ones [default: 7]
     ///
     /// Only runs of the same plan in the same folder are removed, and no directory with a file that is not of a run.
     keep "N" if (rotate.is_some()) else "rotate": u32 = 7, from_to(1, 100_000, "");

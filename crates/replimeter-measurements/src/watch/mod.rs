@@ -63,18 +63,16 @@ Examples:
   replimeter watch --sandbox async:2 --link-delay 20ms --duration 1m
   replimeter watch --topology cluster.toml --once --max-lag 5s
 
-States:
-  in-step   applies what the primary writes, within --max-lag
-  lagging   later than --max-lag, for certain
+Terms of the report:
+  lag       age of the oldest transaction that a replica has not applied; it
+            lies between two ends, which come from positions alone
+  late      share of time in which the lower end was above --max-lag
   idle      the primary is silent, the replica has everything, the link works
   blocked   the primary advances, the replica does not
-  stopped, delayed (on purpose), ahead (has transactions of its own),
-  unreachable, unknown (with what is missing)
+  ahead     it has transactions that the primary does not have
 
-The lag is the age of the oldest transaction that a replica has not applied. It
-lies between two ends, from positions alone: no row is written (except with
---probe), and no server's clock is read. Without --duration, Ctrl-C ends the
-watch regularly.";
+Writes nothing, except with --probe, and reads no clock of a server. Without
+--duration, Ctrl-C ends the watch regularly.";
 
     type Settings = WatchSettings;
     type Options = ();

@@ -182,17 +182,18 @@ fn judge(replica: &PublishedReplica, max_lag: TimeSpan) -> (Verdict, Duration, S
             let text = format!("{bound}, without an upper bound, may be within {max_lag}");
             (Verdict::Undecided, low, text)
         }
-        Some(_) => {
-            let text = format!("{bound}, may be within {max_lag}{}", narrower(max_lag));
+        Some(high) => {
+            let more = narrower(high.saturating_sub(low), max_lag);
+            let text = format!("{bound}, may be within {max_lag}{more}");
             (Verdict::Undecided, low, text)
         }
     }
 }
 
-/// Returns what makes the bound as narrow as this: it is two intervals wide.
-fn narrower(max_lag: TimeSpan) -> String {
+/// Returns what makes a bound that is wider than this narrow enough: it is two intervals wide at most.
+fn narrower(width: Duration, max_lag: TimeSpan) -> String {
     let half = TimeSpan(max_lag.0 / 2);
-    if half.0.is_zero() {
+    if half.0.is_zero() || width <= max_lag.0 {
         return String::new();
     }
     format!("; --poll-interval {half} bounds it to about {max_lag}")

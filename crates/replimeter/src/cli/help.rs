@@ -20,7 +20,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Measure your servers, or a sandbox",
         &[
-            "lag", "tap", "stale", "backlog", "exposure", "load", "front",
+            "watch", "lag", "tap", "stale", "backlog", "exposure", "load", "front",
         ],
     ),
     (

@@ -74,7 +74,7 @@ const WORDS: [(&[&str], &str); 12] = [
         "'replimeter backlog' measures how fast a replica catches up",
     ),
     (
-        &["watch", "observe", "follow", "tail"],
+        &["observe", "follow", "tail"],
         "'replimeter tap' follows the lag of real traffic",
     ),
     (

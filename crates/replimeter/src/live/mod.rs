@@ -25,7 +25,7 @@ use std::{
 
 use ratatui_core::{layout::Size, terminal::Terminal};
 use replimeter_model::warning::{Warning, WarningCode};
-use replimeter_render::live::LiveView;
+use replimeter_render::live::{LiveChange, LiveView};
 use replimeter_run::{Event, Flow, Observer, OutputReader, Stage, cli_error::CliError};
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -61,6 +61,8 @@ pub(crate) struct LiveServers {
     screen: Option<LiveScreen>,
     /// Whether there was a view.
     is_shown: bool,
+    /// The newest change that was printed where there is no screen.
+    changes: Option<LiveChange>,
 }
 
 impl LiveServers {
@@ -71,6 +73,7 @@ impl LiveServers {
             terminal: terminal.and_then(Result::ok).map(Arc::new),
             screen: None,
             is_shown: false,
+            changes: None,
         }
     }
 
@@ -79,6 +82,16 @@ impl LiveServers {
             self.progress.clear();
         }
         let Some(terminal) = &self.terminal else {
+            // The newest come first.
+            let newest = self.changes.take();
+            let new = view
+                .changes
+                .iter()
+                .take_while(|one| Some(*one) != newest.as_ref());
+            for change in new.collect::<Vec<_>>().into_iter().rev() {
+                say(&format!("{} {}\n", change.at, draw::inert(&change.text)));
+            }
+            self.changes = view.changes.first().cloned();
             let line = draw::inert(&view.line) + "\n";
             return Ok(match print_results(&line)? {
                 OutputReader::There => Flow::Continue,
