@@ -100,7 +100,7 @@ mod tests {
             names.map(|name| name.into_string().unwrap()).collect()
         };
         let before = left();
-        remove_oldest(&current, "watch", own, 5);
+        remove_oldest(&current, "watch", own, 4);
         let removed: Vec<String> = before.difference(&left()).cloned().collect();
         assert_eq!(removed, ["20251121T120000Z-watch-10", &names(0)]);
         drop(journal);

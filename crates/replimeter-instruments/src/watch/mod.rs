@@ -164,6 +164,9 @@ pub fn run(
                         let names: Vec<_> =
                             members.iter().map(|one| one.node.name.clone()).collect();
                         if monitor.follow(&names, declared_primary(&members), now) {
+                            if rounds < RECORDED_AFTER {
+                                listener.send(Event::Servers(records.clone()))?;
+                            }
                             round.follow(names.len());
                             records.retain(|record| names.contains(&record.name));
                             rounds = 0;

@@ -38,19 +38,6 @@ pub(super) struct Answer {
     pub(super) replicas: Option<Vec<ConnectedReplica>>,
 }
 
-impl Answer {
-    /// Returns what it says about who takes the writes.
-    pub(super) fn reported(&self, index: usize) -> Reported<'_> {
-        let member = self.reading.member.as_ref();
-        Reported {
-            index,
-            identity: self.identity.as_ref(),
-            channels: self.reading.channels.as_deref().ok(),
-            member: member.and_then(|member| member.state.as_ref()),
-        }
-    }
-}
-
 /// The states of all servers.
 pub(super) struct Monitor {
     servers: Vec<Watched>,

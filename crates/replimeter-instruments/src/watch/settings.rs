@@ -65,7 +65,7 @@ settings! {
     /// The run before is complete, and can be read as soon as the next one has begun.
     rotate "TIME": Option<TimeSpan>, from_to(MIN_ROTATION, MAX_ROTATION, "");
 
-    /// Keep this many runs besides the one under way, and remove older ones [default: 7]
+    /// Keep this many earlier runs, and remove older ones [default: 7]
     ///
     /// Only runs of the same plan in the same folder are removed, and no directory with a file that is not of a run.
     keep "N" if (rotate.is_some()) else "rotate": u32 = 7, from_to(1, 100_000, "");

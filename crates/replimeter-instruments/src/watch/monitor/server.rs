@@ -16,8 +16,22 @@ use crate::watch::{
     history::{AnswerTime, LagBound},
     recent::RecentMax,
     results::{LagRange, State},
+    roles::Reported,
     state::{HEARTBEATS_MISSED, Replication},
 };
+
+impl Answer {
+    /// Returns what it says about who takes the writes.
+    pub(in super::super) fn reported(&self, index: usize) -> Reported<'_> {
+        let member = self.reading.member.as_ref();
+        Reported {
+            index,
+            identity: self.identity.as_ref(),
+            channels: self.reading.channels.as_deref().ok(),
+            member: member.and_then(|member| member.state.as_ref()),
+        }
+    }
+}
 
 /// One server.
 pub(super) struct Watched {
