@@ -8,6 +8,7 @@ use replimeter_engine::{
     dialect::{ConnectedReplica, acknowledgement::PrimaryState, appliers},
     heartbeat_table::TableValue,
     identity::Identity,
+    membership::ClusterState,
     position::{Executed, Position},
     reading::Reading,
 };
@@ -461,6 +462,11 @@ impl Monitor {
             && let Some(reason) = of_member(member.state.as_ref())
         {
             return (State::Stopped, reason);
+        }
+        let state = member.and_then(|member| member.state.as_ref());
+        if state.and_then(ClusterState::takes_writes) == Some(false) {
+            let reason = "the member that takes the writes has not answered";
+            return (State::Unknown, reason.to_owned());
         }
         (State::Primary, String::new())
     }

@@ -23,6 +23,12 @@ pub(super) fn primary(reported: &[Reported<'_>], before: Option<usize>) -> Optio
     if let Some(writer) = writer {
         return Some(writer.index);
     }
+    let takes_none =
+        |one: &Reported<'_>| one.member.and_then(ClusterState::takes_writes) == Some(false);
+    if reported.iter().any(takes_none) {
+        // Its writer has not answered.
+        return before;
+    }
     let active = |one: &&Reported<'_>| one.member.is_some_and(ClusterState::active);
     if let Some(first) = reported.iter().find(active) {
         let stays = reported
@@ -64,7 +70,10 @@ pub(super) fn primary(reported: &[Reported<'_>], before: Option<usize>) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use replimeter_engine::identity::RecordedIdentity;
+    use replimeter_engine::{
+        dialect::group::{GroupState, Member},
+        identity::RecordedIdentity,
+    };
 
     use super::*;
 
@@ -110,6 +119,35 @@ mod tests {
             })
             .collect();
         primary(&reported, before)
+    }
+
+    #[test]
+    fn member_that_takes_no_writes_is_never_the_primary() {
+        let member = |uuid: &str| {
+            let other = |uuid: &str, role: &str| Member {
+                uuid: uuid.to_owned(),
+                state: "ONLINE".to_owned(),
+                role: role.to_owned(),
+                ..Member::default()
+            };
+            ClusterState::Group(GroupState {
+                uuid: uuid.to_owned(),
+                members: vec![other("a", "SECONDARY"), other("b", "PRIMARY")],
+                single_primary: true,
+                ..GroupState::default()
+            })
+        };
+        let (secondary, writer) = (member("a"), member("b"));
+        let reported = |index, member| Reported {
+            index,
+            identity: None,
+            channels: Some(&[]),
+            member: Some(member),
+        };
+        assert_eq!(primary(&[reported(0, &secondary)], None), None);
+        assert_eq!(primary(&[reported(0, &secondary)], Some(1)), Some(1));
+        let both = [reported(0, &secondary), reported(1, &writer)];
+        assert_eq!(primary(&both, Some(0)), Some(1));
     }
 
     #[test]
